@@ -1,0 +1,1 @@
+//! Inkling: the embedded API and the program.

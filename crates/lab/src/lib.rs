@@ -1,0 +1,1 @@
+//! Inkling's experiments: hint policies, flush policies, comparisons.

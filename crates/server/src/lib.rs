@@ -1,0 +1,1 @@
+//! Inkling's PostgreSQL wire server.

@@ -1,0 +1,1 @@
+//! Inkling's SQL layer: catalog, analysis, planning, execution, types.

@@ -1,0 +1,11 @@
+//! Inkling's engine below SQL.
+//!
+//! See `ARCHITECTURE.md` for the picture and the README of each directory for its rules.
+
+pub mod error;
+pub mod ids;
+pub mod page;
+pub mod sync;
+pub mod wait;
+
+pub use error::{Result, StorageError};
