@@ -1,1 +1,12 @@
-//! Inkling's SQL layer: catalog, analysis, planning, execution, types.
+//! Inkling's SQL layer: catalog, analysis, planning, execution, types and functions.
+//!
+//! No network and no async runtime here: a statement is driven step by step, and a step that
+//! cannot go on returns a wait handle.
+
+pub mod analyze;
+pub mod catalog;
+pub mod error;
+pub mod functions;
+pub mod types;
+
+pub use error::{Result, SqlError};

@@ -32,7 +32,9 @@ pub enum StorageError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{}", corrupt_message(page, what))]
     Corrupt { page: Option<PageId>, path: Option<PathBuf>, what: String },
-    #[error("the write-ahead log failed earlier at {at}: {what}; no commit is accepted until restart")]
+    #[error(
+        "the write-ahead log failed earlier at {at}: {what}; no commit is accepted until restart"
+    )]
     Poisoned { at: Lsn, what: String },
     #[error("deadlock detected")]
     Deadlock { detail: String },

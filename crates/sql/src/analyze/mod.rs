@@ -1,0 +1,3 @@
+//! From SQL text to the bound tree.
+
+pub mod bound;

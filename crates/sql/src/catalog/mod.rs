@@ -1,0 +1,65 @@
+//! The catalog: real relations, read through versioned immutable snapshots.
+
+use crate::types::Oid;
+use hashbrown::HashMap;
+use std::sync::Arc;
+
+pub mod schema;
+
+pub use schema::*;
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct SchemaDef {
+    pub oid: Oid,
+    pub name: String,
+    pub owner: Oid,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct RoleDef {
+    pub oid: Oid,
+    pub name: String,
+    pub superuser: bool,
+    pub can_login: bool,
+    /// SCRAM verifier, as pg_authid.rolpassword holds it.
+    pub password: Option<String>,
+}
+
+/// One version of the catalog, immutable and shared.
+#[derive(Default, Debug)]
+pub struct CatalogSnapshot {
+    pub version: u64,
+    pub tables: HashMap<Oid, Arc<TableDef>>,
+    /// (schema, relation name), for tables, views, sequences and indexes.
+    pub relations: HashMap<(Oid, String), Oid>,
+    pub indexes: HashMap<Oid, Arc<IndexDef>>,
+    pub schemas: HashMap<Oid, Arc<SchemaDef>>,
+    pub schema_names: HashMap<String, Oid>,
+    pub roles: HashMap<Oid, Arc<RoleDef>>,
+    pub role_names: HashMap<String, Oid>,
+}
+
+impl CatalogSnapshot {
+    pub fn table(&self, oid: Oid) -> Option<&Arc<TableDef>> {
+        self.tables.get(&oid)
+    }
+
+    /// The relation that `name` means under a search path (schemas in order).
+    pub fn find_relation(&self, path: &[Oid], name: &str) -> Option<Oid> {
+        path.iter().find_map(|schema| self.find_in_schema(*schema, name))
+    }
+
+    pub fn find_in_schema(&self, schema: Oid, name: &str) -> Option<Oid> {
+        // A borrowed pair cannot be looked up by a derived key; hashbrown's Equivalent can.
+        self.relations.get(&RelationKey(schema, name)).copied()
+    }
+}
+
+#[derive(Hash)]
+struct RelationKey<'a>(Oid, &'a str);
+
+impl hashbrown::Equivalent<(Oid, String)> for RelationKey<'_> {
+    fn equivalent(&self, key: &(Oid, String)) -> bool {
+        self.0 == key.0 && self.1 == key.1
+    }
+}
