@@ -2,6 +2,7 @@
 //!
 //! See `ARCHITECTURE.md` for the picture and the README of each directory for its rules.
 
+pub mod btree;
 pub mod error;
 pub mod ids;
 pub mod page;
