@@ -202,7 +202,5 @@ impl std::fmt::Display for Problem {
 }
 
 fn key_too_long(len: usize) -> StorageError {
-    StorageError::Limit {
-        what: format!("index row size {len} exceeds btree maximum {MAX_KEY}"),
-    }
+    StorageError::Limit { what: format!("index row size {len} exceeds btree maximum {MAX_KEY}") }
 }
