@@ -4,6 +4,7 @@
 
 pub mod btree;
 pub mod error;
+pub mod heap;
 pub mod ids;
 pub mod page;
 pub mod sync;
