@@ -272,9 +272,7 @@ pub(super) fn tuple_at(page: &Page, line: Line) -> Option<TupleRef<'_>> {
 pub fn expect_tuple(page: &Page, slot: SlotNo) -> Result<TupleRef<'_>, BadPage> {
     match line(page, slot) {
         None => Err(bad("no such line pointer", slot)),
-        Some(l) if l.state() != LineState::Normal => {
-            Err(bad("line pointer is not normal", slot))
-        }
+        Some(l) if l.state() != LineState::Normal => Err(bad("line pointer is not normal", slot)),
         Some(l) => tuple_at(page, l).ok_or(bad("tuple exceeds the page", slot)),
     }
 }
@@ -339,7 +337,8 @@ pub fn free_slot(page: &Page) -> SlotNo {
 /// The largest tuple that can be added now (0 when no line pointer is left).
 pub fn room(page: &Page) -> usize {
     let free = page.free_space();
-    let reuse = page.flags() & FREE_LINES != 0 && usize::from(free_slot(page).raw()) <= slot_count(page);
+    let reuse =
+        page.flags() & FREE_LINES != 0 && usize::from(free_slot(page).raw()) <= slot_count(page);
     if reuse {
         return free / 8 * 8;
     }
