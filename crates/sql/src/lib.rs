@@ -7,6 +7,7 @@ pub mod analyze;
 pub mod catalog;
 pub mod error;
 pub mod functions;
+pub mod session;
 pub mod types;
 
 pub use error::{Result, SqlError};
