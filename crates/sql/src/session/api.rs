@@ -188,9 +188,7 @@ impl CancelFlag {
 fn cancel_error(reason: CancelReason) -> SqlError {
     use crate::error::{Severity, State};
     let (state, text) = match reason {
-        CancelReason::User => {
-            (State::QUERY_CANCELED, "canceling statement due to user request")
-        }
+        CancelReason::User => (State::QUERY_CANCELED, "canceling statement due to user request"),
         CancelReason::StatementTimeout => {
             (State::QUERY_CANCELED, "canceling statement due to statement timeout")
         }
@@ -204,10 +202,9 @@ fn cancel_error(reason: CancelReason) -> SqlError {
             State::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
             "terminating connection due to idle-in-transaction timeout",
         ),
-        CancelReason::IdleSession => (
-            State::from_code("57P05"),
-            "terminating connection due to idle-session timeout",
-        ),
+        CancelReason::IdleSession => {
+            (State::from_code("57P05"), "terminating connection due to idle-session timeout")
+        }
     };
     let error = SqlError::new(state, text);
     match reason as u8 >= CancelReason::Terminate as u8 {

@@ -14,6 +14,4 @@
 
 pub mod api;
 
-pub use api::{
-    CancelFlag, CancelReason, ColumnDesc, CommandTag, CopyInfo, Progress, RowSink,
-};
+pub use api::{CancelFlag, CancelReason, ColumnDesc, CommandTag, CopyInfo, Progress, RowSink};
