@@ -8,6 +8,8 @@ pub mod heap;
 pub mod ids;
 pub mod page;
 pub mod sync;
+pub mod vfs;
 pub mod wait;
+pub mod wal;
 
 pub use error::{Result, StorageError};

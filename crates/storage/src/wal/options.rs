@@ -1,0 +1,53 @@
+//! How the log behaves: one value, fixed when it is opened.
+
+use super::record::WalCompression;
+
+/// Settings of the log. Names in parentheses are the server's settings.
+#[derive(Clone, Debug)]
+pub struct WalOptions {
+    /// Bytes of one file; a power of two, at least 4 KiB (`wal_segment_size`).
+    pub segment_size: u64,
+    /// Bytes of the ring that records wait in (`wal_buffers`); rounded up to a power of two, at
+    /// least 256 KiB. No record can be longer.
+    pub buffer_size: usize,
+    /// The writer looks after unwritten bytes at least this often (`wal_writer_delay`).
+    pub writer_delay_micros: u64,
+    /// Bytes after which the writer flushes though nobody waits (`wal_writer_flush_after`);
+    /// 0 leaves flushing to waiters and deadlines.
+    pub flush_after: u64,
+    /// Bytes after which the writer hands records to the kernel, ahead of any flush.
+    pub write_after: u64,
+    /// Whether to call `sync` at all (`fsync`). Without it a crash of the host loses data.
+    pub fsync: bool,
+    /// Fills new segments with zeros instead of only reserving their space (`wal_init_zero`), so
+    /// that a flush changes nothing but contents.
+    pub init_zero: bool,
+    /// Old segments kept for reuse ahead of the current one (from `min_wal_size`).
+    pub recycle_segments: usize,
+    /// Bytes of log that only essential records may use when the disk is full; at most a quarter
+    /// of a segment is taken.
+    pub safety_margin: u64,
+    /// What is done to page images (`wal_compression`).
+    pub compression: WalCompression,
+    /// Whether `open` starts the writer thread. Without it `flush` does all the work, inline, and
+    /// a simulation calls `run_writer_once`.
+    pub background_writer: bool,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        WalOptions {
+            segment_size: 16 << 20,
+            buffer_size: 16 << 20,
+            writer_delay_micros: 200_000,
+            flush_after: 1 << 20,
+            write_after: 256 << 10,
+            fsync: true,
+            init_zero: true,
+            recycle_segments: 5,
+            safety_margin: 1 << 20,
+            compression: WalCompression::Off,
+            background_writer: true,
+        }
+    }
+}
