@@ -485,3 +485,43 @@ pub struct Delete {
 
 /// An operator found by the analyser, for EXPLAIN's text.
 pub type OperatorRef = &'static Operator;
+
+impl Expr {
+    /// The expression's type.
+    pub fn ty(&self) -> TypeRef {
+        match self {
+            Expr::Const { ty, .. }
+            | Expr::Param { ty, .. }
+            | Expr::Call { ty, .. }
+            | Expr::Case { ty, .. }
+            | Expr::CaseOperand { ty }
+            | Expr::Coalesce { ty, .. }
+            | Expr::NullIf { ty, .. }
+            | Expr::MinMax { ty, .. }
+            | Expr::Array { ty, .. }
+            | Expr::Subscript { ty, .. }
+            | Expr::Row { ty, .. }
+            | Expr::Field { ty, .. }
+            | Expr::SetCall { ty, .. }
+            | Expr::CoerceViaText { ty, .. }
+            | Expr::Relabel { ty, .. }
+            | Expr::ApplyTypmod { ty, .. }
+            | Expr::CoerceArray { ty, .. }
+            | Expr::SqlValue { ty, .. } => *ty,
+            Expr::Var(v) => v.ty,
+            Expr::And(_)
+            | Expr::Or(_)
+            | Expr::Not(_)
+            | Expr::IsNull { .. }
+            | Expr::IsBool { .. }
+            | Expr::Distinct { .. }
+            | Expr::ArrayCompare { .. }
+            | Expr::InList { .. }
+            | Expr::RowCompare { .. } => TypeRef::plain(Oid::BOOL),
+            Expr::Subquery(s) => s.ty,
+            Expr::Aggregate(a) => a.ty,
+            Expr::Window(w) => w.ty,
+            Expr::Collate { arg, .. } => arg.ty(),
+        }
+    }
+}
