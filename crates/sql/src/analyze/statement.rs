@@ -135,12 +135,7 @@ pub struct OutputColumn {
 
 impl OutputColumn {
     pub fn new(name: impl Into<String>, oid: Oid) -> Self {
-        OutputColumn {
-            name: name.into(),
-            ty: TypeRef::plain(oid),
-            table: Oid::INVALID,
-            attnum: 0,
-        }
+        OutputColumn { name: name.into(), ty: TypeRef::plain(oid), table: Oid::INVALID, attnum: 0 }
     }
 }
 
@@ -381,10 +376,7 @@ pub enum ShowTarget {
 #[derive(Clone, PartialEq, Debug)]
 pub enum CopySource {
     /// The listed columns, by attnum.
-    Table {
-        table: Arc<TableDef>,
-        columns: Vec<i16>,
-    },
+    Table { table: Arc<TableDef>, columns: Vec<i16> },
     /// COPY (query) TO.
     Query(Query),
 }
