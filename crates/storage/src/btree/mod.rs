@@ -27,6 +27,13 @@
 //!
 //! Start with the README of this directory; the layout of a page has its one home in `node`.
 
+mod edit;
+mod node;
+pub mod ops;
+#[cfg(test)]
+mod page_tests;
+mod split;
+
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Lsn, PageId, RelId, RowId, Xid};
 use std::sync::atomic::{AtomicU64, Ordering};
