@@ -234,9 +234,7 @@ fn decode<'a>(r: &mut Reader<'a>) -> Read<Op<'a>> {
         }),
         3 => Op::Load(r.bytes()?),
         4 => Op::Insert { at: r.u16()?, row: r.row()?, key: r.bytes()? },
-        5 => {
-            Op::InsertPivot { at: r.u16()?, row: r.row()?, child: r.link()?, key: r.bytes()? }
-        }
+        5 => Op::InsertPivot { at: r.u16()?, row: r.row()?, child: r.link()?, key: r.bytes()? },
         6 => Op::Remove(r.bytes()?),
         7 => Op::Truncate { from: r.u16()?, right: r.link()?, row: r.row()?, key: r.bytes()? },
         8 => Op::High { row: r.row()?, key: r.bytes()? },

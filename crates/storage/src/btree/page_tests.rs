@@ -161,7 +161,11 @@ fn a_free_page_keeps_its_generation() {
 
 #[test]
 fn rows_order_as_their_numbers() {
-    let rows = [RowId::new(0, SlotNo::new(1)), RowId::new(0, SlotNo::new(9)), RowId::new(7, SlotNo::new(1))];
+    let rows = [
+        RowId::new(0, SlotNo::new(1)),
+        RowId::new(0, SlotNo::new(9)),
+        RowId::new(7, SlotNo::new(1)),
+    ];
     assert!(rows.windows(2).all(|w| row_number(w[0]) < row_number(w[1])));
     assert!(rows.iter().all(|r| row_id(row_number(*r)) == *r));
 }
