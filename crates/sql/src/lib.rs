@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod error;
 pub mod functions;
 pub mod session;
+pub mod settings;
 pub mod types;
 
 pub use error::{Result, SqlError};

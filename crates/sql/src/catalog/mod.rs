@@ -4,6 +4,7 @@ use crate::types::Oid;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
+pub mod relations;
 pub mod schema;
 
 pub use schema::*;
