@@ -671,11 +671,7 @@ pub static SYSTEM_RELATIONS: &[SystemRelation] = &[
         name: "pg_publication_namespace",
         shared: false,
         row_type: Oid(10109),
-        columns: &[
-            nn("oid", Oid::OID),
-            nn("pnpubid", Oid::OID),
-            nn("pnnspid", Oid::OID),
-        ],
+        columns: &[nn("oid", Oid::OID), nn("pnpubid", Oid::OID), nn("pnnspid", Oid::OID)],
     },
     SystemRelation {
         oid: Oid(6106),
@@ -757,11 +753,7 @@ pub static SYSTEM_RELATIONS: &[SystemRelation] = &[
         name: "pg_shdescription",
         shared: true,
         row_type: Oid(10062),
-        columns: &[
-            nn("objoid", Oid::OID),
-            nn("classoid", Oid::OID),
-            nn("description", Oid::TEXT),
-        ],
+        columns: &[nn("objoid", Oid::OID), nn("classoid", Oid::OID), nn("description", Oid::TEXT)],
     },
     SystemRelation {
         oid: Oid(3381),
