@@ -14,7 +14,10 @@
 //! ```
 //!
 //! - Types are final: implicit casts are explicit nodes here.
-//! - `Var::level` counts query levels outward: 0 is this query, 1 the one around it.
+//! - `Var::level` counts query levels outward: 0 is this query, 1 the one around it. Every [`Query`]
+//!   is a level: sub-selects, the queries of CTEs (around them: the query that has the CTE), and the
+//!   two sides of a set operation (around them: the set operation), nested ones again.
+//! - A whole-row reference is an [`Expr::Row`] of the table's live columns, typed with its row type.
 //! - Column numbers are 0-based positions in the entry's column list; negative are system columns.
 //! - Aggregates appear as [`Expr::Aggregate`] inside targets, HAVING and ORDER BY of their query.
 
@@ -251,6 +254,9 @@ pub enum SubqueryKind {
     },
     /// ARRAY(select ...).
     Array,
+    /// Several columns, at most one row: a record, or NULL. Only under [`Expr::Field`]
+    /// (`(a, b) = (select ...)`, `SET (a, b) = (select ...)`).
+    Row,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -269,7 +275,43 @@ pub struct WindowCall {
     pub args: Vec<Expr>,
     pub partition_by: Vec<Expr>,
     pub order_by: Vec<SortKey>,
+    pub filter: Option<Expr>,
+    /// None: the default, RANGE UNBOUNDED PRECEDING .. CURRENT ROW.
+    pub frame: Option<WindowFrame>,
     pub ty: TypeRef,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct WindowFrame {
+    pub mode: FrameMode,
+    pub start: FrameBound,
+    pub end: FrameBound,
+    pub exclude: FrameExclusion,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameMode {
+    Range,
+    Rows,
+    Groups,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum FrameBound {
+    UnboundedPreceding,
+    /// bigint for ROWS and GROUPS.
+    Preceding(Expr),
+    CurrentRow,
+    Following(Expr),
+    UnboundedFollowing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameExclusion {
+    NoOthers,
+    CurrentRow,
+    Group,
+    Ties,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -318,6 +360,13 @@ pub enum RangeSource {
         ordinality: bool,
         lateral: bool,
     },
+    /// ROWS FROM (f(..), g(..)), or unnest of several arrays: side by side, NULLs behind the
+    /// shorter ones. Columns are those of the functions in order.
+    RowsFrom {
+        functions: Vec<(&'static Builtin, Vec<Expr>)>,
+        ordinality: bool,
+        lateral: bool,
+    },
     Values {
         rows: Vec<Vec<Expr>>,
         lateral: bool,
@@ -332,7 +381,8 @@ pub enum RangeSource {
         level: u16,
         index: usize,
     },
-    /// The merged columns of a JOIN ... USING / NATURAL are expressions over other entries.
+    /// Not made: the merged columns of a JOIN ... USING / NATURAL are expressions over the joined
+    /// entries' columns.
     Join,
 }
 
@@ -434,6 +484,7 @@ pub struct Insert {
     pub table: Arc<TableDef>,
     /// attnums the source fills, in order; every other column takes `defaults`.
     pub columns: Vec<i16>,
+    /// WITH of the INSERT itself is in `source.ctes`; RETURNING and ON CONFLICT see it as level 0.
     pub source: Query,
     /// Default expression of each column not in `columns` that has one: (attnum, expr).
     pub defaults: Vec<(i16, Expr)>,
