@@ -14,10 +14,12 @@
 mod clock;
 mod random;
 mod real;
+pub mod sim;
 
 pub use clock::{Clock, SystemClock};
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use real::RealVfs;
+pub use sim::{Fault, Op, SimClock, SimDisk};
 
 use std::io;
 use std::sync::Arc;
