@@ -1,0 +1,74 @@
+//! The two seams between transactions and the rest of the engine.
+//!
+//! [`TxnLog`] is the little of the write-ahead log that a commit needs; [`TxnHost`] is the little
+//! of the engine that a [`super::Transaction`] needs. Both exist so that commit, snapshots and
+//! savepoints can be run against a counter in property tests and in the model checker.
+
+use super::TxnManager;
+use crate::error::Result;
+use crate::ids::{Lsn, RelId, Xid};
+use crate::lock::LockManager;
+use crate::sync::Arc;
+use crate::wait::WaitHandle;
+
+/// How a transaction ended, as a record kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndKind {
+    Commit,
+    Abort,
+}
+
+/// What a commit asks of the write-ahead log.
+pub trait TxnLog {
+    /// Room for one record, taken before the commit mutex.
+    type Room;
+
+    /// Waits for room for a record with `bytes` of data. A full disk or a failed log shows here.
+    fn make_room(&self, bytes: usize) -> Result<Self::Room>;
+    /// Inserts the record and returns its end position. Does no I/O and cannot fail.
+    fn insert_end(&self, kind: EndKind, xid: Xid, data: &[u8], room: Self::Room) -> Lsn;
+    /// Everything up to here survives a crash.
+    fn flushed_to(&self) -> Lsn;
+    /// Asks for a flush up to `lsn`; `None` when that is durable already.
+    fn ask_flush(&self, lsn: Lsn) -> Option<WaitHandle>;
+    /// Asks for a flush up to `lsn` by the monotonic time `deadline_micros`.
+    fn flush_by(&self, lsn: Lsn, deadline_micros: u64);
+    /// Returns when everything up to `lsn` is durable.
+    fn flush_now(&self, lsn: Lsn) -> Result<()>;
+}
+
+/// What a transaction asks of the engine.
+pub trait TxnHost {
+    type Log: TxnLog;
+
+    fn txns(&self) -> &TxnManager;
+    fn locks(&self) -> &LockManager;
+    fn txn_log(&self) -> &Self::Log;
+    fn monotonic_micros(&self) -> u64;
+    fn unix_micros(&self) -> i64;
+    /// Removes the files of relations whose creation was rolled back, and their buffers.
+    fn unlink_rels(&self, rels: &[RelId]);
+}
+
+impl<H: TxnHost> TxnHost for Arc<H> {
+    type Log = H::Log;
+
+    fn txns(&self) -> &TxnManager {
+        (**self).txns()
+    }
+    fn locks(&self) -> &LockManager {
+        (**self).locks()
+    }
+    fn txn_log(&self) -> &H::Log {
+        (**self).txn_log()
+    }
+    fn monotonic_micros(&self) -> u64 {
+        (**self).monotonic_micros()
+    }
+    fn unix_micros(&self) -> i64 {
+        (**self).unix_micros()
+    }
+    fn unlink_rels(&self, rels: &[RelId]) {
+        (**self).unlink_rels(rels);
+    }
+}

@@ -1,0 +1,33 @@
+//! Transactions: ids, status, snapshots, commit.
+//!
+//! Rules, proofs and the crash argument: `README.md` in this directory.
+//!
+//! ```text
+//!   Transaction ──> TxnManager ──> StatusWindow (recent)  ──settled──> CommitLog (durable)
+//!        │               └──────> SlotRegistry (announced snapshots, horizon)
+//!        └──> LockManager (../lock)
+//! ```
+
+mod cache;
+mod clog;
+mod combo;
+mod log;
+mod manager;
+mod record;
+mod session;
+mod slots;
+mod snapshot;
+mod status;
+mod transaction;
+mod window;
+
+pub use cache::StatusCache;
+pub use clog::CommitLog;
+pub use log::{EndKind, TxnHost, TxnLog};
+pub use manager::{TxnManager, TxnStats};
+pub use record::{CommitPayload, EndRecord, decode as decode_end_record};
+pub use session::{SnapshotHold, TxnSession};
+pub use slots::SessionSlot;
+pub use snapshot::Snapshot;
+pub use status::{CommitStamp, XidStatus};
+pub use transaction::{CommitMode, CommitOutcome, IsolationLevel, OwnXid, Transaction};
