@@ -442,7 +442,6 @@ impl LockManager {
     }
 }
 
-
 /// Lets the queue of `head` go on, except for a transaction's, which ends all at once.
 pub(crate) fn settle_queue(head: &mut LockHead, woken: &mut Woken) {
     let from = woken.len();
@@ -460,4 +459,3 @@ pub(crate) fn wake(nodes: impl IntoIterator<Item = Arc<WaitNode>>) {
         node.event.wake();
     }
 }
-

@@ -84,7 +84,13 @@ impl LockMode {
             set(&[Exclusive, AccessExclusive]),
             set(&[Share, ShareRowExclusive, Exclusive, AccessExclusive]),
             set(&[ShareUpdateExclusive, Share, ShareRowExclusive, Exclusive, AccessExclusive]),
-            set(&[RowExclusive, ShareUpdateExclusive, ShareRowExclusive, Exclusive, AccessExclusive]),
+            set(&[
+                RowExclusive,
+                ShareUpdateExclusive,
+                ShareRowExclusive,
+                Exclusive,
+                AccessExclusive,
+            ]),
             set(&[
                 RowExclusive,
                 ShareUpdateExclusive,

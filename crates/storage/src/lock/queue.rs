@@ -102,8 +102,8 @@ impl LockHead {
         let mut at = 0;
         while at < self.queue.len() {
             let node = &self.queue[at];
-            let blocked = node.mode.conflicts().meets(ahead)
-                || self.is_held_against(&node.owner, node.mode);
+            let blocked =
+                node.mode.conflicts().meets(ahead) || self.is_held_against(&node.owner, node.mode);
             if blocked {
                 ahead = ahead.with(node.mode);
                 at += 1;

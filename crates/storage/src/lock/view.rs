@@ -100,9 +100,9 @@ impl LockManager {
         &self,
     ) -> hashbrown::HashMap<crate::ids::Xid, super::owner::LockOwner> {
         let owners = self.0.owners.read();
-        let pairs = owners.iter().flat_map(|owner| {
-            owner.xids().into_iter().map(move |xid| (xid, owner.clone()))
-        });
+        let pairs = owners
+            .iter()
+            .flat_map(|owner| owner.xids().into_iter().map(move |xid| (xid, owner.clone())));
         pairs.collect()
     }
 
@@ -111,4 +111,3 @@ impl LockManager {
         self.0.partitions.iter().map(|p| p.heads.lock().len()).sum()
     }
 }
-

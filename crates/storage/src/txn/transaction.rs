@@ -445,8 +445,11 @@ impl Transaction {
         if let Some(xid) = self.levels[depth - 1].xid {
             let all = self.live_sub_xids_from(xid);
             debug_assert!(all.first() == Some(&xid), "the level itself is live");
-            let payload =
-                CommitPayload { time_micros: host.unix_micros(), unlinks: unlinks.clone(), sync: false };
+            let payload = CommitPayload {
+                time_micros: host.unix_micros(),
+                unlinks: unlinks.clone(),
+                sync: false,
+            };
             host.txns().abort(host.txn_log(), xid, &all[1..], &payload);
             for sub in self.sub_xids.iter_mut().filter(|sub| sub.xid >= xid) {
                 sub.live = false;

@@ -270,8 +270,7 @@ impl StatusWindow {
     /// A window for xids from `next` on. The ones before have ended; `settled` knows their fate.
     pub(crate) fn new(next: Xid, settled: impl Fn(Xid) -> XidStatus) -> Self {
         let (number, used) = place(next);
-        let window =
-            StatusWindow { table: WordTable::new(number), unsettled: Mutex::default() };
+        let window = StatusWindow { table: WordTable::new(number), unsettled: Mutex::default() };
         let made = window.table.create(number, |chunk| {
             for (index, word) in chunk.words.iter().enumerate().take(used) {
                 let xid = Xid::new((number << CHUNK_BITS) + index as u64);
