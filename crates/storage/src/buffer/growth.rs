@@ -1,0 +1,144 @@
+//! Pages that come and go: extension, replay's pages, truncation, removal.
+//!
+//! A fork's length is published only when its new last page can be found in memory, so whoever
+//! reads the length can read every page before it.
+
+use super::frames::{ExclusivePage, TAGGED, VALID};
+use super::guards::{ExclusiveGuard, PinGuard};
+use super::pool::{BufferPool, Entered};
+use super::relfiles::{Persistence, RelFile};
+use crate::error::Result;
+use crate::ids::{BlockNo, Fork, PageId, RelId};
+use crate::sync::{Arc, thread};
+
+impl BufferPool {
+    /// How many blocks a fork has; 0 when it was never written.
+    pub fn block_count(&self, rel: RelId, fork: Fork) -> Result<BlockNo> {
+        Ok(self.files.find(rel, fork)?.map_or(0, |file| file.blocks()))
+    }
+
+    /// Whether a fork has a file.
+    pub fn fork_exists(&self, rel: RelId, fork: Fork) -> Result<bool> {
+        Ok(self.files.find(rel, fork)?.is_some())
+    }
+
+    fn growable(&self, rel: RelId, fork: Fork) -> Result<Arc<RelFile>> {
+        match fork {
+            // Created with its relation, and with nothing else.
+            Fork::Main => self.files.get(rel, fork),
+            _ => self.files.get_or_create(rel, fork),
+        }
+    }
+
+    /// Adds a page of zeros at the end. Space on the device is reserved first: a full disk is an
+    /// error here, and leaves everything as it was.
+    pub fn extend(&self, rel: RelId, fork: Fork) -> Result<ExclusiveGuard<'_>> {
+        let file = self.growable(rel, fork)?;
+        loop {
+            // A victim first: writing it back may take long, and others want to extend.
+            let claimed = self.claim()?;
+            let mut growing = self.files.grow(&file);
+            let block = growing.next_block();
+            growing.reserve(block + 1, false)?;
+            match self.enter(claimed, PageId::new(rel, fork, block), &file) {
+                Entered::Mine(pin, page) => {
+                    let guard = self.finish_zeroed(pin, page);
+                    growing.publish(block + 1);
+                    return Ok(guard);
+                }
+                // Somebody looked beyond the end just before a truncation. Let them fail.
+                Entered::Found(pin) => {
+                    drop(growing);
+                    drop(pin);
+                    self.discard(rel, |id| id.fork == fork && id.block >= file.blocks());
+                }
+            }
+        }
+    }
+
+    /// A page for replay: whatever is (or is not) on disk, extending the file to reach it. A page
+    /// that fails its checks is an error, as in [`Self::read`].
+    pub fn read_or_zero(&self, id: PageId) -> Result<ExclusiveGuard<'_>> {
+        let file = self.files.get_or_create(id.rel, id.fork)?;
+        if id.block < file.blocks() { self.exclusive(id) } else { self.overwrite(id) }
+    }
+
+    /// A page for replay whose old contents do not matter, because the record has all of it. A
+    /// torn page on disk is not even looked at; what the guard shows is unspecified.
+    pub fn overwrite(&self, id: PageId) -> Result<ExclusiveGuard<'_>> {
+        let file = self.files.get_or_create(id.rel, id.fork)?;
+        loop {
+            if let Some(pin) = self.read_resident(id) {
+                return Ok(pin.exclusive());
+            }
+            let claimed = self.claim()?;
+            let mut growing = self.files.grow(&file);
+            growing.reserve(id.block.saturating_add(1), false)?;
+            if let Entered::Mine(pin, page) = self.enter(claimed, id, &file) {
+                let guard = self.finish_zeroed(pin, page);
+                growing.publish(id.block + 1);
+                return Ok(guard);
+            }
+        }
+    }
+
+    fn finish_zeroed<'p>(
+        &'p self,
+        pin: PinGuard<'p>,
+        mut page: ExclusivePage<'p>,
+    ) -> ExclusiveGuard<'p> {
+        page.page_mut().bytes_mut().fill(0);
+        self.frames.desc(pin.frame_no()).set(VALID);
+        ExclusiveGuard::from_parts(page, pin)
+    }
+
+    /// Makes an empty relation. Its file must not exist.
+    pub fn create_rel(&self, rel: RelId, persistence: Persistence) -> Result<()> {
+        self.files.create(rel, persistence, false)
+    }
+
+    /// Cuts a fork to `blocks` blocks. The caller has locked the relation against everybody, holds
+    /// no guard on its pages, and has logged the truncation.
+    pub fn truncate(&self, rel: RelId, fork: Fork, blocks: BlockNo) -> Result<()> {
+        let Some(file) = self.files.find(rel, fork)? else { return Ok(()) };
+        let shrinking = self.files.shrink(&file, blocks);
+        self.discard(rel, |id| id.fork == fork && id.block >= blocks);
+        shrinking.finish()
+    }
+
+    /// Forgets a relation's pages, changed or not. Nobody uses the relation any more.
+    pub fn drop_rel_buffers(&self, rel: RelId) {
+        self.discard(rel, |_| true);
+    }
+
+    /// Removes a relation's pages from memory and its files from disk. Nobody uses it any more, and
+    /// what says so is durable.
+    pub fn unlink_rel(&self, rel: RelId) -> Result<()> {
+        self.drop_rel_buffers(rel);
+        self.files.unlink(rel)
+    }
+
+    /// Empties the frames of some of a relation's pages. Waits for writers and others with a short
+    /// interest (they hold pins); must not be called with a guard on one of the pages.
+    fn discard(&self, rel: RelId, wanted: impl Fn(PageId) -> bool) {
+        for frame in 0..self.frames.len() as u32 {
+            let desc = self.frames.desc(frame);
+            if desc.flags() & TAGGED == 0 || desc.tag().rel != rel {
+                continue;
+            }
+            let before = desc.pin_quietly();
+            let pin = PinGuard::adopt(self, frame);
+            let id = pin.id();
+            if before & TAGGED == 0 || id.rel != rel || !wanted(id) {
+                continue;
+            }
+            while !self.table.bucket(id).remove_if_sole(&self.frames, frame, 0) {
+                // A loader whose read failed takes the page out itself.
+                if desc.flags() & TAGGED == 0 {
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+    }
+}

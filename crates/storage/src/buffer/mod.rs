@@ -1,0 +1,26 @@
+//! Pages in memory and the protocol for changing them. Rules and crash argument: `README.md` here.
+//!
+//! ```text
+//!   pool.share(id)     ──> ShareGuard ──deref──> &Page
+//!   pool.exclusive(id) ──> ExclusiveGuard ──> CriticalSection: add, apply ops, finish ──> Lsn
+//!                                                  │               │          │
+//!                                               dirty           redo's     record in the log,
+//!                                               first         own code      LSNs stamped
+//! ```
+
+mod change;
+mod frames;
+mod growth;
+mod guards;
+mod pool;
+mod relfiles;
+mod stats;
+mod table;
+mod writeback;
+
+pub use change::{ChangeLog, CriticalSection, OpError, PageOp};
+pub use frames::FrameExtras;
+pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};
+pub use pool::{BufferPool, FRAMES_MIN, LogFlush, PoolOptions, WriteBackHook};
+pub use relfiles::Persistence;
+pub use stats::PoolStats;

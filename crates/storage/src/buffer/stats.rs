@@ -1,0 +1,59 @@
+//! Counters of the pool, for statistics views. Relaxed: they say how much, not when.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A monotone count.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PoolCounters {
+    pub hits: Counter,
+    pub reads: Counter,
+    pub writes: Counter,
+    pub evictions: Counter,
+    pub evict_writes: Counter,
+    pub cleaner_writes: Counter,
+}
+
+/// What the pool has done since start-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Requests answered from memory.
+    pub hits: u64,
+    /// Pages read from files.
+    pub reads: u64,
+    /// Pages written, by whomever.
+    pub writes: u64,
+    /// Pages that left memory to make room.
+    pub evictions: u64,
+    /// Pages written by somebody who needed their frame.
+    pub evict_writes: u64,
+    /// Pages written by the background writer.
+    pub cleaner_writes: u64,
+}
+
+impl PoolCounters {
+    pub fn read(&self) -> PoolStats {
+        PoolStats {
+            hits: self.hits.get(),
+            reads: self.reads.get(),
+            writes: self.writes.get(),
+            evictions: self.evictions.get(),
+            evict_writes: self.evict_writes.get(),
+            cleaner_writes: self.cleaner_writes.get(),
+        }
+    }
+}
