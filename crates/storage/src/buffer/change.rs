@@ -28,7 +28,7 @@
 
 use super::frames::{DIRTY, FrameExtras, JUST_DIRTIED, UNLOGGED};
 use super::guards::ExclusiveGuard;
-use crate::error::Result;
+use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, SlotNo, Xid};
 use crate::page::{PAGE_SIZE, Page, PageClass};
 use crate::sync::Arc;
@@ -288,6 +288,23 @@ impl<'e> CriticalSection<'e> {
             }
         }
     }
+}
+
+/// Changes a page the way a record says: replay's counterpart of a critical section. An error is
+/// a damaged page or log; replay ends with it, and the page is not used.
+pub(crate) fn replay_page(
+    guard: &mut ExclusiveGuard<'_>,
+    end: Lsn,
+    change: impl FnOnce(&mut Page) -> Result<(), OpError>,
+) -> Result<()> {
+    let pin = guard.pin();
+    let desc = pin.pool().frames().desc(pin.frame_no());
+    desc.set(DIRTY | JUST_DIRTIED);
+    desc.extras.note_change();
+    desc.extras.clear_all_hints();
+    change(guard.page_mut()).map_err(|e| StorageError::corrupt(e.what))?;
+    guard.page_mut().set_lsn(end);
+    Ok(())
 }
 
 impl fmt::Debug for CriticalSection<'_> {

@@ -6,7 +6,7 @@
 use super::frames::{ExclusivePage, TAGGED, VALID};
 use super::guards::{ExclusiveGuard, PinGuard};
 use super::pool::{BufferPool, Entered};
-use super::relfiles::{Persistence, RelFile};
+use super::relfiles::{Persistence, RelFile, RelFiles};
 use crate::error::Result;
 use crate::ids::{BlockNo, Fork, PageId, RelId};
 use crate::sync::{Arc, thread};
@@ -95,6 +95,26 @@ impl BufferPool {
     /// Makes an empty relation. Its file must not exist.
     pub fn create_rel(&self, rel: RelId, persistence: Persistence) -> Result<()> {
         self.files.create(rel, persistence, false)
+    }
+
+    /// Makes an empty relation unless its files are there already: replay.
+    pub(crate) fn replay_create_rel(&self, rel: RelId, persistence: Persistence) -> Result<()> {
+        self.files.create(rel, persistence, true)
+    }
+
+    /// Drops pages and handles of a relation whose files are about to be replaced.
+    pub(crate) fn forget_rel(&self, rel: RelId) {
+        self.drop_rel_buffers(rel);
+        self.files.forget(rel);
+    }
+
+    /// What a file name in `base/` stands for: relation, fork, whether it is temporary.
+    pub(crate) fn parse_file_name(name: &str) -> Option<(RelId, Fork, bool)> {
+        RelFiles::parse_name(name)
+    }
+
+    pub(crate) fn file_path(rel: RelId, fork: Fork, persistence: Persistence) -> String {
+        RelFiles::path_of(rel, fork, persistence)
     }
 
     /// Cuts a fork to `blocks` blocks. The caller has locked the relation against everybody, holds

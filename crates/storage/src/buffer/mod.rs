@@ -18,9 +18,14 @@ mod stats;
 mod table;
 mod writeback;
 
+pub(crate) use change::replay_page;
 pub use change::{ChangeLog, CriticalSection, OpError, PageOp};
 pub use frames::FrameExtras;
 pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};
 pub use pool::{BufferPool, FRAMES_MIN, LogFlush, PoolOptions, WriteBackHook};
 pub use relfiles::Persistence;
 pub use stats::PoolStats;
+pub(crate) use writeback::{DirtyPages, ToWrite};
+
+#[cfg(test)]
+mod tests;

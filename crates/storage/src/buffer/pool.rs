@@ -160,7 +160,7 @@ impl BufferPool {
         if let Some((frame, before)) = self.table.pin_optimistic(&self.frames, id) {
             let pin = PinGuard::adopt(self, frame);
             if before & VALID != 0 {
-                self.counters.hits.add();
+                self.counters.hit(frame);
                 return Ok(pin);
             }
             drop(pin);
@@ -191,7 +191,7 @@ impl BufferPool {
         loop {
             if let Some(pin) = self.pin_resident(id) {
                 if self.wait_loaded(&pin) {
-                    self.counters.hits.add();
+                    self.counters.hit(pin.frame_no());
                     return Ok(pin);
                 }
                 // The other reader failed. Try it ourselves, to have the error ourselves.

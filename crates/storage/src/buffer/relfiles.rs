@@ -397,14 +397,8 @@ impl RelFiles {
     pub fn unlink(&self, rel: RelId) -> Result<()> {
         let persistence = self.persistence(rel);
         let mut removed = false;
+        self.forget(rel);
         for fork in Fork::ALL {
-            if let Some(file) = self.files.write().remove(&(rel, fork)) {
-                file.gone.store(true, Ordering::Release);
-                file.needs_sync.store(false, Ordering::Release);
-                if file.handle.lock().take().is_some() {
-                    self.open.fetch_sub(1, Ordering::Relaxed);
-                }
-            }
             let path = Self::path_of(rel, fork, persistence);
             match self.vfs.remove(&path) {
                 Ok(()) => removed = true,
@@ -416,6 +410,18 @@ impl RelFiles {
             self.known.write().remove(&rel);
         }
         Ok(())
+    }
+
+    /// Closes a relation's files. They are opened anew, and measured, when asked for again.
+    pub fn forget(&self, rel: RelId) {
+        for fork in Fork::ALL {
+            let Some(file) = self.files.write().remove(&(rel, fork)) else { continue };
+            file.gone.store(true, Ordering::Release);
+            file.needs_sync.store(false, Ordering::Release);
+            if file.handle.lock().take().is_some() {
+                self.open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Whether a relation has any file.

@@ -18,9 +18,12 @@ impl Counter {
     }
 }
 
+const HIT_STRIPES: usize = 16;
+
 #[derive(Debug, Default)]
 pub(super) struct PoolCounters {
-    pub hits: Counter,
+    /// One of several, by frame: hits are too frequent for one cache line.
+    hits: [Counter; HIT_STRIPES],
     pub reads: Counter,
     pub writes: Counter,
     pub evictions: Counter,
@@ -46,9 +49,14 @@ pub struct PoolStats {
 }
 
 impl PoolCounters {
+    #[inline]
+    pub fn hit(&self, frame: u32) {
+        self.hits[frame as usize % HIT_STRIPES].add();
+    }
+
     pub fn read(&self) -> PoolStats {
         PoolStats {
-            hits: self.hits.get(),
+            hits: self.hits.iter().map(Counter::get).sum(),
             reads: self.reads.get(),
             writes: self.writes.get(),
             evictions: self.evictions.get(),

@@ -47,7 +47,7 @@ impl PageTable {
     #[inline]
     fn bucket_of(&self, id: PageId) -> usize {
         let raw = (u64::from(id.rel.raw()) << 32) | u64::from(id.block);
-        let mixed = (raw ^ ((id.fork as u64) << 62)) as u128 * 0x9E37_79B9_7F4A_7C15_F39C_C060;
+        let mixed = u128::from(raw ^ ((id.fork as u64) << 62)) * 0x9E37_79B9_7F4A_7C15;
         let hash = (mixed as u64) ^ ((mixed >> 64) as u64);
         let hash = hash ^ (hash >> 29);
         hash as usize & (self.heads.len() - 1)

@@ -1,0 +1,201 @@
+//! Bringing the data directory to where the log ends. Rules and crash argument: `README.md` here.
+//!
+//! ```text
+//!   control file ──redo point──> | record | record | ... | checkpoint | ... | torn tail
+//!                                    │ pages by class, files, transaction ends
+//!                                    v
+//!         pool + commit log ──> orphans removed, unlogged relations reset ──> checkpoint ──> running
+//! ```
+//!
+//! Replay knows nothing of heaps or trees: a block is an image, or operations that the page class's
+//! own code applies, the same code that made the change. It is idempotent: a page that is as new as
+//! the record is left alone.
+
+mod records;
+mod redo;
+mod unlogged;
+
+pub(crate) use records::{
+    CheckpointData, PendingFile, encode_create, encode_rel, encode_truncate, encode_xid,
+};
+
+use crate::buffer::{BufferPool, OpError};
+use crate::error::{Result, StorageError};
+use crate::ids::{Lsn, RelId, Xid};
+use crate::page::{Page, PageClass};
+use crate::txn::CommitLog;
+use crate::vfs::{Clock, OpenMode, Vfs};
+use crate::wal::{WAL_DIR, WalReader, parse_segment_name, segment_of};
+use redo::Replay;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Applies a block's operations to its page: a class's own code.
+pub type RedoFn = fn(&[u8], &mut Page) -> Result<(), OpError>;
+
+const CLASSES: usize = 5;
+
+/// Who replays the operations of which page class.
+#[derive(Clone)]
+pub struct RedoTable {
+    by_class: [Option<RedoFn>; CLASSES],
+}
+
+impl Default for RedoTable {
+    fn default() -> Self {
+        RedoTable { by_class: [None; CLASSES] }
+    }
+}
+
+impl RedoTable {
+    /// The table with one class's function replaced.
+    pub fn with(mut self, class: PageClass, redo: RedoFn) -> Self {
+        self.by_class[class as usize] = Some(redo);
+        self
+    }
+
+    /// Decodes and applies a block's operations. Errors mean a damaged log or page.
+    pub fn apply(&self, class: PageClass, ops: &[u8], page: &mut Page) -> Result<(), OpError> {
+        redo::check_class(page, class)?;
+        match self.by_class[class as usize] {
+            Some(redo) => redo(ops, page),
+            None => Err(OpError::new(format!("pages of class {class:?} are not logged"))),
+        }
+    }
+}
+
+/// What replay has done, for the log and for tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryStats {
+    /// Replay started here ...
+    pub from: Lsn,
+    /// ... and ended here: the end of the valid log.
+    pub to: Lsn,
+    /// Why the log ends there.
+    pub end_reason: &'static str,
+    pub records: u64,
+    pub commits: u64,
+    pub aborts: u64,
+    /// Pages restored from images.
+    pub images: u64,
+    /// Block changes applied.
+    pub changes: u64,
+    /// Block changes that the page had already.
+    pub skipped: u64,
+    /// Relations removed: dropped ones and those of unfinished transactions.
+    pub files_removed: u64,
+    /// Unlogged relations emptied.
+    pub unlogged_reset: u64,
+    pub micros: u64,
+}
+
+/// Where the engine goes on from.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovered {
+    pub next_xid: Xid,
+    pub next_rel: RelId,
+    pub oldest_xid: Xid,
+    /// Only the shutdown checkpoint was found.
+    pub clean: bool,
+    pub stats: RecoveryStats,
+}
+
+/// What replay starts from.
+pub(crate) struct Start<'a> {
+    pub vfs: &'a Arc<dyn Vfs>,
+    pub clock: &'a dyn Clock,
+    pub pool: &'a BufferPool,
+    pub clog: &'a CommitLog,
+    pub table: &'a RedoTable,
+    pub redo: Lsn,
+    /// End of the checkpoint record that must be found on the way.
+    pub checkpoint: Lsn,
+    pub next_xid: Xid,
+    pub next_rel: RelId,
+    pub oldest_xid: Xid,
+    pub segment_size: u64,
+    /// The last run ended with a shutdown checkpoint.
+    pub shut_down: bool,
+    pub fsync: bool,
+    pub progress: &'a dyn Fn(Lsn, u64),
+}
+
+/// Microseconds between reports of progress.
+const PROGRESS_MICROS: u64 = 10_000_000;
+
+/// Replays the log from the redo point to its end, then settles what the end decides.
+pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
+    let began = start.clock.monotonic_micros();
+    if start.fsync && !start.shut_down {
+        sync_log(&**start.vfs, start.redo, start.segment_size)?;
+    }
+    let mut replay = Replay {
+        pool: start.pool,
+        clog: start.clog,
+        table: start.table,
+        next_xid: start.next_xid,
+        next_rel: start.next_rel,
+        oldest_xid: start.oldest_xid,
+        created: HashMap::new(),
+        dropped: HashMap::new(),
+        missing: BTreeMap::new(),
+        stats: RecoveryStats { from: start.redo, ..RecoveryStats::default() },
+    };
+    let mut reader =
+        WalReader::with_segment_size(Arc::clone(start.vfs), start.redo, start.segment_size);
+    let mut met_checkpoint = false;
+    let mut reported = began;
+    while let Some((end, record)) = reader.next()? {
+        met_checkpoint |= end == start.checkpoint;
+        replay.record(&record)?;
+        let now = start.clock.monotonic_micros();
+        if now.saturating_sub(reported) >= PROGRESS_MICROS {
+            reported = now;
+            (start.progress)(end, replay.stats.records);
+        }
+    }
+    if !met_checkpoint {
+        let what = format!(
+            "could not find the checkpoint at {} in the log, which ends at {}: {}",
+            start.checkpoint,
+            reader.position(),
+            reader.end_of_log().map_or("end of the log", |e| e.reason())
+        );
+        return Err(StorageError::corrupt(what));
+    }
+    replay.stats.to = reader.position();
+    replay.stats.end_reason = reader.end_of_log().map_or("", |e| e.reason());
+    replay.remove_orphans()?;
+    replay.check_missing()?;
+    let clean = start.shut_down && replay.stats.to == start.checkpoint;
+    let mut stats = replay.stats;
+    unlogged::remove_temporary(&**start.vfs)?;
+    if !clean {
+        stats.unlogged_reset = unlogged::reset(&**start.vfs, start.pool, start.fsync)?;
+    }
+    stats.micros = start.clock.monotonic_micros().saturating_sub(began);
+    Ok(Recovered {
+        next_xid: replay.next_xid,
+        next_rel: replay.next_rel,
+        oldest_xid: replay.oldest_xid,
+        clean,
+        stats,
+    })
+}
+
+/// Makes the log durable before anything of it reaches a data file. What replay reads may be in
+/// the kernel's memory only, when the process was killed and the machine lives on.
+fn sync_log(vfs: &dyn Vfs, from: Lsn, segment_size: u64) -> Result<()> {
+    let list = vfs.list(WAL_DIR).map_err(|e| StorageError::io("list", WAL_DIR, e))?;
+    let first = segment_of(from, segment_size);
+    for name in list {
+        if parse_segment_name(&name, segment_size).is_none_or(|number| number < first) {
+            continue;
+        }
+        let path = format!("{WAL_DIR}/{name}");
+        vfs.open(&path, OpenMode::Open)
+            .and_then(|file| file.sync())
+            .map_err(|e| StorageError::io("fsync file", &path, e))?;
+    }
+    vfs.sync_dir(WAL_DIR).map_err(|e| StorageError::io("fsync directory", WAL_DIR, e))
+}

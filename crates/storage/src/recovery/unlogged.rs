@@ -1,0 +1,89 @@
+//! Relations that a crash empties.
+//!
+//! An unlogged relation is known by its init fork. After anything but a clean stop its other forks
+//! may hold anything; they go, and the main fork starts again as a copy of the init fork. Doing so
+//! twice is the same as once, and the control file says "in recovery" until it is done.
+//!
+//! A temporary relation belongs to a session that is gone: its files go at every start.
+
+use crate::buffer::{BufferPool, Persistence};
+use crate::error::{Result, StorageError};
+use crate::ids::{Fork, RelId};
+use crate::vfs::{OpenMode, Vfs};
+use std::io;
+
+const BASE: &str = "base";
+const COPY_STEP: usize = 256 << 10;
+
+fn list(vfs: &dyn Vfs) -> Result<Vec<(String, RelId, Fork, bool)>> {
+    let names = vfs.list(BASE).map_err(|e| StorageError::io("list", BASE, e))?;
+    let parse = |name: String| {
+        let (rel, fork, temporary) = BufferPool::parse_file_name(&name)?;
+        Some((format!("{BASE}/{name}"), rel, fork, temporary))
+    };
+    Ok(names.into_iter().filter_map(parse).collect())
+}
+
+fn remove(vfs: &dyn Vfs, path: &str) -> Result<()> {
+    match vfs.remove(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(StorageError::io("remove file", path, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes what temporary relations left.
+pub(super) fn remove_temporary(vfs: &dyn Vfs) -> Result<()> {
+    for (path, ..) in list(vfs)?.into_iter().filter(|(_, _, _, temporary)| *temporary) {
+        remove(vfs, &path)?;
+    }
+    Ok(())
+}
+
+/// Empties the unlogged relations; tells how many.
+pub(super) fn reset(vfs: &dyn Vfs, pool: &BufferPool, fsync: bool) -> Result<u64> {
+    let files = list(vfs)?;
+    let unlogged: Vec<RelId> =
+        files.iter().filter(|(_, _, fork, _)| *fork == Fork::Init).map(|(_, rel, ..)| *rel).collect();
+    for rel in &unlogged {
+        pool.forget_rel(*rel);
+        for (path, ..) in files.iter().filter(|(_, r, fork, t)| r == rel && *fork != Fork::Init && !t) {
+            remove(vfs, path)?;
+        }
+        copy_init(vfs, *rel, fsync)?;
+    }
+    if fsync && !unlogged.is_empty() {
+        vfs.sync_dir(BASE).map_err(|e| StorageError::io("fsync directory", BASE, e))?;
+    }
+    Ok(unlogged.len() as u64)
+}
+
+fn copy_init(vfs: &dyn Vfs, rel: RelId, fsync: bool) -> Result<()> {
+    let from_path = BufferPool::file_path(rel, Fork::Init, Persistence::Unlogged);
+    let to_path = BufferPool::file_path(rel, Fork::Main, Persistence::Unlogged);
+    copy_file(vfs, &from_path, &to_path, fsync)
+}
+
+/// Copies a file's bytes into a new or emptied one, durably.
+pub(crate) fn copy_file(vfs: &dyn Vfs, from: &str, to: &str, fsync: bool) -> Result<()> {
+    let source = vfs.open(from, OpenMode::Open).map_err(|e| StorageError::io("open file", from, e))?;
+    let io = |e| StorageError::io("write file", to, e);
+    let target = vfs.open(to, OpenMode::OpenOrCreate).map_err(io)?;
+    target.set_len(0).map_err(io)?;
+    let mut buffer = vec![0; COPY_STEP];
+    let mut at = 0;
+    loop {
+        let n =
+            source.read_at(&mut buffer, at).map_err(|e| StorageError::io("read file", from, e))?;
+        if n == 0 {
+            break;
+        }
+        target.write_at(&buffer[..n], at).map_err(io)?;
+        at += n as u64;
+    }
+    if fsync {
+        target.sync().map_err(|e| StorageError::io("fsync file", to, e))?;
+    }
+    Ok(())
+}
