@@ -3,6 +3,7 @@
 //! See `ARCHITECTURE.md` for the picture and the README of each directory for its rules.
 
 pub mod btree;
+pub mod buffer;
 pub mod error;
 pub mod heap;
 pub mod ids;
