@@ -193,10 +193,8 @@ impl<'e> CriticalSection<'e> {
         let logged = desc.flags() & UNLOGGED == 0;
         desc.set(DIRTY | JUST_DIRTIED);
         desc.extras.note_change();
-        let image = logged
-            && init.is_none()
-            && self.log.full_page_writes
-            && guard.lsn() <= self.redo_seen;
+        let image =
+            logged && init.is_none() && self.log.full_page_writes && guard.lsn() <= self.redo_seen;
         let ops = self.scratch.as_mut().and_then(|s| s.ops.pop()).unwrap_or_default();
         self.pages.push(Entry { guard, init, logged, image, started: false, ops });
         self.pages.len() - 1

@@ -233,7 +233,12 @@ impl BufferPool {
     }
 
     /// Enters `id` for a claimed frame, unless somebody else has it.
-    pub(super) fn enter<'p>(&'p self, claimed: Claimed<'p>, id: PageId, file: &RelFile) -> Entered<'p> {
+    pub(super) fn enter<'p>(
+        &'p self,
+        claimed: Claimed<'p>,
+        id: PageId,
+        file: &RelFile,
+    ) -> Entered<'p> {
         let frame = claimed.frame;
         // Nobody else latches a frame without a page.
         let page = self.frames.exclusive(frame);

@@ -295,8 +295,8 @@ impl RelFiles {
         };
         let bytes = handle.len().map_err(|e| StorageError::io("stat file", &path, e))?;
         let reserved = (bytes / PAGE_BYTES).min(u64::from(BLOCKS_MAX)) as u32;
-        let blocks = used_blocks(&*handle, reserved)
-            .map_err(|e| StorageError::io("read file", &path, e))?;
+        let blocks =
+            used_blocks(&*handle, reserved).map_err(|e| StorageError::io("read file", &path, e))?;
         let file = Arc::new(RelFile {
             rel,
             fork,

@@ -175,6 +175,10 @@ mod tests {
         for block in 0..1u32 << 14 {
             seen[table.bucket_of(PageId::main(RelId::new(16400), block))] += 1;
         }
-        assert!(seen.iter().max().is_some_and(|m| *m <= 8), "longest chain {:?}", seen.iter().max());
+        assert!(
+            seen.iter().max().is_some_and(|m| *m <= 8),
+            "longest chain {:?}",
+            seen.iter().max()
+        );
     }
 }

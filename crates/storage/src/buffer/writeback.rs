@@ -11,9 +11,7 @@
 //! Order of locks: a frame's `io` mutex, then its latch. A writer that was asked not to wait tries
 //! both: it may be a reader in need of a frame, whose other latches the page's holder waits for.
 
-use super::frames::{
-    CHECKPOINT, DIRTY, JUST_DIRTIED, PIN_MASK, TAGGED, UNLOGGED, USAGE_MASK,
-};
+use super::frames::{CHECKPOINT, DIRTY, JUST_DIRTIED, PIN_MASK, TAGGED, UNLOGGED, USAGE_MASK};
 use super::guards::PinGuard;
 use super::pool::BufferPool;
 use crate::error::Result;

@@ -73,8 +73,7 @@ fn a_relation_larger_than_the_pool_keeps_every_page() {
 fn when_everything_is_pinned_the_error_says_so_and_passes() {
     let f = fixture(16);
     grow(&f.pool, 40);
-    let pins: Vec<_> =
-        (0..16).map(|b| f.pool.read(PageId::main(REL, b)).expect("pin")).collect();
+    let pins: Vec<_> = (0..16).map(|b| f.pool.read(PageId::main(REL, b)).expect("pin")).collect();
     let refused = f.pool.read(PageId::main(REL, 20)).map(drop).expect_err("no frame is free");
     assert_eq!(refused.to_string(), "no unpinned buffers available");
     assert!(matches!(refused, StorageError::Resource { .. }));
