@@ -7,6 +7,21 @@
 use crate::error::Result;
 use crate::types::{Datum, Oid};
 
+pub(crate) mod aggregate;
+pub(crate) mod args;
+pub(crate) mod compare;
+pub(crate) mod float;
+pub(crate) mod int;
+pub(crate) mod io;
+mod registry;
+mod tables;
+pub(crate) mod text;
+
+pub use registry::{
+    all_operators, by_oid, casts, equality, find_cast, functions, greater, less, lookup,
+    operator_by_oid, operators,
+};
+
 /// What a function sees of the session that calls it.
 pub trait FnContext {
     /// Statement and transaction start, microseconds since 2000-01-01 UTC.
@@ -24,6 +39,11 @@ pub trait FnContext {
     fn session(&self) -> &dyn SessionFunctions;
     /// Whether a cancel request or time-out is pending: long loops ask now and then.
     fn check_interrupt(&self) -> Result<()>;
+    /// The session's generator of random numbers, which `setseed` sets. All zeros: not seeded
+    /// yet. Without one (the default) the thread's is used.
+    fn random_state(&self) -> Option<&std::cell::Cell<[u64; 2]>> {
+        None
+    }
 }
 
 /// What catalog and session functions (pg_get_indexdef, set_config, pg_backend_pid, ...) need;
@@ -35,6 +55,8 @@ pub trait SessionFunctions {
 }
 
 pub type ScalarFn = fn(&dyn FnContext, &[Datum]) -> Result<Datum>;
+/// For functions of `"any"`: the argument types come along.
+pub type TypedFn = fn(&dyn FnContext, &[Oid], &[Datum]) -> Result<Datum>;
 pub type SetFn =
     fn(&dyn FnContext, &[Datum]) -> Result<Box<dyn Iterator<Item = Result<Vec<Datum>>> + Send>>;
 
@@ -49,6 +71,10 @@ pub type AggFn = fn(arg_types: &[Oid]) -> Box<dyn AggState>;
 #[derive(Clone, Copy)]
 pub enum Implementation {
     Scalar(ScalarFn),
+    /// A scalar function that must know its arguments' types (`concat`, `format`, `pg_typeof`).
+    Typed(TypedFn),
+    /// Computed by the executor's window node under the function's name (`row_number`, `lag`).
+    Window,
     Aggregate(AggFn),
     /// Rows of the declared columns.
     Set(SetFn),
@@ -98,6 +124,9 @@ impl PartialEq for Builtin {
 impl Builtin {
     pub fn is_aggregate(&self) -> bool {
         matches!(self.imp, Implementation::Aggregate(_))
+    }
+    pub fn is_window(&self) -> bool {
+        matches!(self.imp, Implementation::Window)
     }
     pub fn is_set(&self) -> bool {
         matches!(self.imp, Implementation::Set(_) | Implementation::SessionSet)

@@ -6,17 +6,19 @@
 //! | variant        | types                                                                      |
 //! |----------------|----------------------------------------------------------------------------|
 //! | `Bool`         | bool                                                                       |
-//! | `Int2/4/8`     | int2; int4; int8                                                           |
+//! | `Int2/4/8`     | int2; int4; int8, and pg_lsn, xid8 (never beyond 2^63 here)                 |
 //! | `Float4/8`     | float4; float8                                                             |
 //! | `Numeric`      | numeric                                                                    |
-//! | `Text`         | text, varchar, bpchar, name, unknown, cstring, json, pg_node_tree           |
+//! | `Text`         | text, varchar, bpchar (padded), name, unknown, cstring, refcursor, json,    |
+//! |                | pg_node_tree, aclitem                                                       |
 //! | `Bytea`        | bytea                                                                      |
 //! | `Date`         | date: days since 2000-01-01; i32::MIN/MAX are -infinity/infinity            |
 //! | `Time`         | time: microseconds since midnight                                          |
+//! | `TimeTz`       | timetz: microseconds since midnight, seconds west of Greenwich              |
 //! | `Timestamp`    | timestamp, timestamptz: microseconds since 2000-01-01 (UTC for timestamptz) |
 //! | `Interval`     | interval                                                                   |
 //! | `Uuid`         | uuid                                                                       |
-//! | `Oid`          | oid, regclass, regtype, regproc, regrole, regnamespace, xid, cid            |
+//! | `Oid`          | oid, regclass, regtype, regproc, regrole, regnamespace, ..., xid, cid       |
 //! | `Char`         | "char" (one byte)                                                          |
 //! | `Tid`          | tid                                                                        |
 //! | `Array`        | every array type, int2vector, oidvector                                    |
@@ -26,10 +28,23 @@ use compact_str::CompactString;
 use inkling_storage::ids::RowId;
 use std::sync::Arc;
 
+pub mod array;
+pub mod compare;
+pub mod io;
+pub mod json;
 pub mod oid;
+pub mod record;
+pub mod registry;
+pub mod scalar;
 pub mod style;
+pub mod typmod;
 
+pub use compare::{compare, hash};
+pub use io::{apply_typmod, binary_in, binary_out, output, text_in, text_out};
 pub use oid::Oid;
+pub use registry::{
+    TypeInfo, all, array_type, element_type, format_type, info, info_by_name, numeric_typmod,
+};
 pub use style::OutputStyle;
 
 /// A type with its modifier (-1: none), e.g. `varchar(10)` is `(VARCHAR, 14)`.
@@ -58,6 +73,13 @@ pub struct Interval {
     pub micros: i64,
 }
 
+/// A time of day with its zone: `zone` counts seconds *west* of Greenwich, as PostgreSQL's does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TimeTz {
+    pub micros: i64,
+    pub zone: i32,
+}
+
 /// An array: dimensions as (length, lower bound), elements in row-major order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ArrayValue {
@@ -82,6 +104,7 @@ pub enum Datum {
     Bytea(Arc<[u8]>),
     Date(i32),
     Time(i64),
+    TimeTz(TimeTz),
     Timestamp(i64),
     Interval(Interval),
     Uuid([u8; 16]),
@@ -107,7 +130,7 @@ pub mod numeric {
     //! Exact, unbounded decimal numbers.
 
     /// A numeric value.
-    #[derive(Clone, PartialEq, Debug)]
+    #[derive(Clone, PartialEq, Eq, Hash, Debug)]
     pub struct Numeric;
 }
 

@@ -1,0 +1,340 @@
+//! Aggregates.
+//!
+//! A state is fed rows with `update` and asked once with `finish`. States skip NULLs themselves
+//! where SQL says so, hence the executor feeds every row. DISTINCT, ORDER BY and FILTER are the
+//! executor's. Sums of integers are exact and wider than their input, as in PostgreSQL.
+
+use super::args::{FromDatum, arg, arity};
+use super::int::bigint_range;
+use super::{AggState, float};
+use crate::error::{Result, SqlError, State};
+use crate::types::{self, ArrayValue, Datum, Oid};
+use compact_str::CompactString;
+use std::sync::Arc;
+
+type Boxed = Box<dyn AggState>;
+
+struct CountAll(i64);
+
+impl AggState for CountAll {
+    fn update(&mut self, _args: &[Datum]) -> Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<Datum> {
+        Ok(Datum::Int8(self.0))
+    }
+}
+
+struct Count(i64);
+
+impl AggState for Count {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        self.0 += i64::from(args.iter().all(|d| !d.is_null()));
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<Datum> {
+        Ok(Datum::Int8(self.0))
+    }
+}
+
+pub(crate) fn count_all(_: &[Oid]) -> Boxed {
+    Box::new(CountAll(0))
+}
+
+pub(crate) fn count(_: &[Oid]) -> Boxed {
+    Box::new(Count(0))
+}
+
+/// sum(smallint), sum(integer): bigint.
+struct SumInt(Option<i64>);
+
+impl AggState for SumInt {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let v = match arg(args, 0) {
+            Datum::Int4(v) => i64::from(*v),
+            Datum::Int2(v) => i64::from(*v),
+            _ => return Ok(()),
+        };
+        self.0 = Some(self.0.unwrap_or(0).checked_add(v).ok_or_else(bigint_range)?);
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<Datum> {
+        Ok(self.0.map_or(Datum::Null, Datum::Int8))
+    }
+}
+
+pub(crate) fn sum_int(_: &[Oid]) -> Boxed {
+    Box::new(SumInt(None))
+}
+
+/// Folds values two at a time with a function that keeps the type.
+struct Fold {
+    value: Datum,
+    with: fn(Datum, &Datum) -> Result<Datum>,
+}
+
+impl AggState for Fold {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let v = arg(args, 0);
+        if v.is_null() {
+            return Ok(());
+        }
+        let old = std::mem::take(&mut self.value);
+        self.value = if old.is_null() { v.clone() } else { (self.with)(old, v)? };
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<Datum> {
+        Ok(std::mem::take(&mut self.value))
+    }
+}
+
+fn fold(with: fn(Datum, &Datum) -> Result<Datum>) -> Boxed {
+    Box::new(Fold { value: Datum::Null, with })
+}
+
+pub(crate) fn min(_: &[Oid]) -> Boxed {
+    fold(|a, b| Ok(if types::compare(&a, b).is_le() { a } else { b.clone() }))
+}
+
+pub(crate) fn max(_: &[Oid]) -> Boxed {
+    fold(|a, b| Ok(if types::compare(&a, b).is_ge() { a } else { b.clone() }))
+}
+
+pub(crate) fn sum_float4(_: &[Oid]) -> Boxed {
+    fold(|a, b| {
+        let (a, b) = (f32::get(&a)?, f32::get(b)?);
+        float::checked((a + b).into(), a.is_infinite() || b.is_infinite(), true)?;
+        Ok(Datum::Float4(a + b))
+    })
+}
+
+pub(crate) fn bool_and(_: &[Oid]) -> Boxed {
+    fold(|a, b| Ok(Datum::Bool(bool::get(&a)? && bool::get(b)?)))
+}
+
+pub(crate) fn bool_or(_: &[Oid]) -> Boxed {
+    fold(|a, b| Ok(Datum::Bool(bool::get(&a)? || bool::get(b)?)))
+}
+
+macro_rules! bits {
+    ($($name:ident: $op:tt;)*) => {
+        $(pub(crate) fn $name(_: &[Oid]) -> Boxed {
+            fold(|a, b| match (&a, b) {
+                (Datum::Int2(a), Datum::Int2(b)) => Ok(Datum::Int2(a $op b)),
+                (Datum::Int4(a), Datum::Int4(b)) => Ok(Datum::Int4(a $op b)),
+                (Datum::Int8(a), Datum::Int8(b)) => Ok(Datum::Int8(a $op b)),
+                _ => Err(super::args::mismatch(b)),
+            })
+        })*
+    };
+}
+
+bits! {
+    bit_and: &;
+    bit_or: |;
+    bit_xor: ^;
+}
+
+/// What a float aggregate answers from count, sum and sum of squared deviations.
+#[derive(Clone, Copy)]
+enum Moment {
+    Sum,
+    Avg,
+    VarPop,
+    VarSamp,
+    StddevPop,
+    StddevSamp,
+}
+
+/// Youngs and Cramer's running moments.
+struct Moments {
+    what: Moment,
+    n: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl AggState for Moments {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let v = match arg(args, 0) {
+            Datum::Float8(v) => *v,
+            Datum::Float4(v) => f64::from(*v),
+            _ => return Ok(()),
+        };
+        let before = self.n;
+        self.n += 1.0;
+        let old_sum = self.sum;
+        self.sum += v;
+        if before > 0.0 {
+            let t = v * self.n - self.sum;
+            self.squares += t * t / (self.n * before);
+            if self.sum.is_infinite() || self.squares.is_infinite() {
+                float::checked(self.sum, old_sum.is_infinite() || v.is_infinite(), true)?;
+                self.squares = f64::NAN;
+            }
+        } else if !v.is_finite() {
+            self.squares = f64::NAN;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Datum> {
+        let enough = match self.what {
+            Moment::VarSamp | Moment::StddevSamp => self.n > 1.0,
+            _ => self.n > 0.0,
+        };
+        Ok(match (enough, self.what) {
+            (false, _) => Datum::Null,
+            (_, Moment::Sum) => Datum::Float8(self.sum),
+            (_, Moment::Avg) => Datum::Float8(self.sum / self.n),
+            (_, Moment::VarPop) => Datum::Float8(self.squares / self.n),
+            (_, Moment::VarSamp) => Datum::Float8(self.squares / (self.n - 1.0)),
+            (_, Moment::StddevPop) => Datum::Float8((self.squares / self.n).sqrt()),
+            (_, Moment::StddevSamp) => Datum::Float8((self.squares / (self.n - 1.0)).sqrt()),
+        })
+    }
+}
+
+fn moments(what: Moment) -> Boxed {
+    Box::new(Moments { what, n: 0.0, sum: 0.0, squares: 0.0 })
+}
+
+pub(crate) fn sum_float8(_: &[Oid]) -> Boxed {
+    moments(Moment::Sum)
+}
+pub(crate) fn avg_float(_: &[Oid]) -> Boxed {
+    moments(Moment::Avg)
+}
+pub(crate) fn var_pop_float(_: &[Oid]) -> Boxed {
+    moments(Moment::VarPop)
+}
+pub(crate) fn var_samp_float(_: &[Oid]) -> Boxed {
+    moments(Moment::VarSamp)
+}
+pub(crate) fn stddev_pop_float(_: &[Oid]) -> Boxed {
+    moments(Moment::StddevPop)
+}
+pub(crate) fn stddev_samp_float(_: &[Oid]) -> Boxed {
+    moments(Moment::StddevSamp)
+}
+
+/// string_agg: values with what separates each from the one before.
+struct StringAgg(Option<CompactString>);
+
+impl AggState for StringAgg {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let Datum::Text(v) = arg(args, 0) else { return Ok(()) };
+        match &mut self.0 {
+            None => self.0 = Some(v.clone()),
+            Some(s) => {
+                if let Datum::Text(separator) = arg(args, 1) {
+                    s.push_str(separator);
+                }
+                s.push_str(v);
+            }
+        }
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<Datum> {
+        Ok(self.0.take().map_or(Datum::Null, Datum::Text))
+    }
+}
+
+struct BytesAgg(Option<Vec<u8>>);
+
+impl AggState for BytesAgg {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let Datum::Bytea(v) = arg(args, 0) else { return Ok(()) };
+        match &mut self.0 {
+            None => self.0 = Some(v.to_vec()),
+            Some(bytes) => {
+                if let Datum::Bytea(separator) = arg(args, 1) {
+                    bytes.extend_from_slice(separator);
+                }
+                bytes.extend_from_slice(v);
+            }
+        }
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<Datum> {
+        Ok(self.0.take().map_or(Datum::Null, |v| Datum::Bytea(v.into())))
+    }
+}
+
+pub(crate) fn string_agg(_: &[Oid]) -> Boxed {
+    Box::new(StringAgg(None))
+}
+
+pub(crate) fn bytea_agg(_: &[Oid]) -> Boxed {
+    Box::new(BytesAgg(None))
+}
+
+/// array_agg of scalars keeps NULLs; of arrays adds a dimension and wants equal shapes.
+struct ArrayAgg {
+    element: Oid,
+    items: Vec<Datum>,
+    inner: Option<Vec<(i32, i32)>>,
+    rows: i32,
+    of_arrays: bool,
+}
+
+impl AggState for ArrayAgg {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let value = args.first().ok_or_else(arity)?;
+        if self.items.len() >= types::array::MAX_ITEMS {
+            return Err(types::array::too_large());
+        }
+        self.rows += 1;
+        if !self.of_arrays {
+            self.items.push(value.clone());
+            return Ok(());
+        }
+        let bad = |m: &str| SqlError::new(State::ARRAY_SUBSCRIPT_ERROR, m);
+        let Datum::Array(array) = value else {
+            return Err(SqlError::new(
+                State::NULL_VALUE_NOT_ALLOWED,
+                "cannot accumulate null arrays",
+            ));
+        };
+        if array.dims.is_empty() {
+            return Err(bad("cannot accumulate empty arrays"));
+        }
+        match &self.inner {
+            None => {
+                if array.dims.len() >= types::array::MAX_DIMS {
+                    return Err(types::array::too_many_dims(array.dims.len() + 1));
+                }
+                self.inner = Some(array.dims.clone());
+            }
+            Some(dims) if *dims != array.dims => {
+                return Err(bad("cannot accumulate arrays of different dimensionality"));
+            }
+            Some(_) => {}
+        }
+        self.items.extend(array.items.iter().cloned());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Datum> {
+        if self.rows == 0 {
+            return Ok(Datum::Null);
+        }
+        let mut dims = vec![(self.rows, 1)];
+        dims.extend(self.inner.take().unwrap_or_default());
+        let items = std::mem::take(&mut self.items);
+        Ok(Datum::Array(Arc::new(ArrayValue { element: self.element, dims, items })))
+    }
+}
+
+pub(crate) fn array_agg(types: &[Oid]) -> Boxed {
+    let ty = types.first().copied().unwrap_or(Oid::TEXT);
+    let element = if types::array::is_array_type(ty) { types::element_type(ty) } else { None };
+    Box::new(ArrayAgg {
+        element: element.unwrap_or(if ty == Oid::UNKNOWN { Oid::TEXT } else { ty }),
+        items: Vec::new(),
+        inner: None,
+        rows: 0,
+        of_arrays: element.is_some(),
+    })
+}
