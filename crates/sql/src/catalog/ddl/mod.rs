@@ -1,0 +1,234 @@
+//! Data definition: CREATE, ALTER, DROP, TRUNCATE, carried out on the catalog relations.
+//!
+//! A statement goes through two stages. [`lock`] takes every lock that the statement needs and may
+//! have to wait for them; the session then binds the statement anew if the catalog has changed
+//! meanwhile. [`execute`] does the work and never waits.
+//!
+//! ```text
+//!   bind -> lock ... Wait ... lock -> (bind again) -> execute -> rows in pg_class, pg_attribute, ...
+//!                                                            -> files created, or unlinked at commit
+//! ```
+//!
+//! - Two transactions cannot make the same name: creating takes an exclusive lock on the name.
+//! - Everything is ordinary transactional writing: an abort leaves no trace but an unused number.
+//! - What a statement asks for and is not implemented is refused before anything is written.
+
+mod alter;
+mod create;
+mod drop;
+mod index;
+mod misc;
+mod truncate;
+
+pub use index::{IndexKeys, build_index};
+
+use super::CatalogSnapshot;
+use super::rows::{CatalogRow, system_relation};
+use super::store;
+use crate::analyze::bound::Expr;
+use crate::analyze::statement::{TargetSchema, Utility};
+use crate::error::{Result, SqlError, State};
+use crate::types::{Datum, Oid};
+use inkling_storage::engine::Engine;
+use inkling_storage::ids::RowId;
+use inkling_storage::lock::{LockMode, LockResult, LockTag, LockWait};
+use inkling_storage::txn::Transaction;
+use std::sync::Arc;
+
+/// A compiled expression over a table's row.
+pub type RowFn<'a> = Box<dyn Fn(&[Datum]) -> Result<Datum> + 'a>;
+
+/// What the session lends to data definition.
+pub trait DdlHost {
+    /// Compiles an expression over `Var(0, 0, col)` of a table's row.
+    fn compile(&self, expr: &Expr) -> Result<RowFn<'_>>;
+    /// Binds the canonical text of an expression over a table's columns.
+    fn bind_text(&self, table: &super::TableDef, text: &str) -> Result<Expr>;
+    fn check_interrupt(&self) -> Result<()>;
+}
+
+/// One data definition statement's surroundings.
+pub struct DdlContext<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub tx: &'a mut Transaction,
+    /// The catalog as this transaction sees it.
+    pub catalog: Arc<CatalogSnapshot>,
+    pub user: Oid,
+    pub host: &'a dyn DdlHost,
+    pub notices: Vec<SqlError>,
+}
+
+/// Takes the locks that `statement` needs; a wait means: wait for it, then ask again.
+pub fn lock(
+    engine: &Engine,
+    tx: &mut Transaction,
+    catalog: &CatalogSnapshot,
+    statement: &Utility,
+) -> Result<Option<LockWait>> {
+    for (tag, mode) in wanted_locks(engine, catalog, statement) {
+        match engine.locks().acquire(tx.lock_owner(), tag, mode) {
+            LockResult::Granted => {}
+            LockResult::Wait(wait) => return Ok(Some(wait)),
+        }
+    }
+    Ok(None)
+}
+
+/// The name of a relation to be made, as something that can be locked.
+fn name_tag(schema: Oid, name: &str) -> LockTag {
+    let mut hash = crc32_of(name);
+    hash ^= schema.0.rotate_left(16);
+    LockTag::Object { class: Oid::PG_NAMESPACE.0, object: hash }
+}
+
+fn crc32_of(name: &str) -> u32 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+    hasher.write(name.as_bytes());
+    hasher.finish() as u32
+}
+
+fn wanted_locks(
+    _engine: &Engine,
+    catalog: &CatalogSnapshot,
+    statement: &Utility,
+) -> Vec<(LockTag, LockMode)> {
+    use LockMode::{AccessExclusive, Share};
+    let relation = |oid: Oid, mode| (LockTag::Relation(oid.0), mode);
+    let schema = |target: &TargetSchema| match target {
+        TargetSchema::Named(oid) => *oid,
+        TargetSchema::Temporary => Oid::INVALID,
+    };
+    match statement {
+        Utility::CreateTable(c) => vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)],
+        Utility::CreateTableAs(c) => {
+            vec![(name_tag(schema(&c.table.schema), &c.table.name), AccessExclusive)]
+        }
+        Utility::CreateView(c) => vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)],
+        Utility::CreateIndex(c) => vec![
+            relation(c.table.oid, Share),
+            (name_tag(c.table.schema, &c.index.name), AccessExclusive),
+        ],
+        Utility::AlterTable(a) => vec![relation(a.table.oid, AccessExclusive)],
+        Utility::Rename(r) => vec![
+            relation(r.object.oid, AccessExclusive),
+            (name_tag(Oid::INVALID, &r.new_name), AccessExclusive),
+        ],
+        Utility::Drop(d) => d
+            .objects
+            .iter()
+            .flat_map(|oid| match catalog.indexes.get(oid) {
+                Some(i) => vec![relation(i.table, AccessExclusive), relation(*oid, AccessExclusive)],
+                None => vec![relation(*oid, AccessExclusive)],
+            })
+            .collect(),
+        Utility::Truncate(t) => {
+            t.tables.iter().map(|t| relation(t.oid, AccessExclusive)).collect()
+        }
+        Utility::CreateSchema(c) => vec![(name_tag(Oid(1), &c.name), AccessExclusive)],
+        Utility::CreateRole(c) => vec![(name_tag(Oid(2), &c.name), AccessExclusive)],
+        Utility::AlterRole(a) => vec![(
+            LockTag::Object { class: Oid::PG_AUTHID.0, object: a.role.0 },
+            AccessExclusive,
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// Carries out a data definition statement whose locks are held.
+pub fn execute(cx: &mut DdlContext<'_>, statement: &Utility) -> Result<()> {
+    match statement {
+        Utility::CreateTable(c) => create::create_table(cx, c).map(|_| ()),
+        Utility::CreateIndex(c) => index::create_index(cx, c),
+        Utility::CreateSchema(c) => misc::create_schema(cx, c),
+        Utility::CreateView(c) => misc::create_view(cx, c),
+        Utility::AlterTable(a) => alter::alter_table(cx, a),
+        Utility::Rename(r) => misc::rename(cx, r),
+        Utility::Drop(d) => drop::drop_objects(cx, d),
+        Utility::Truncate(t) => truncate::truncate(cx, t),
+        Utility::CreateRole(c) => misc::create_role(cx, c),
+        Utility::AlterRole(a) => misc::alter_role(cx, a),
+        Utility::DropRole(d) => misc::drop_role(cx, d),
+        Utility::Comment(c) => misc::comment(cx, c),
+        other => Err(SqlError::unsupported(other.tag())),
+    }
+}
+
+impl DdlContext<'_> {
+    /// A new OID; files of relations are numbered from the same counter.
+    fn new_oid(&self) -> Result<Oid> {
+        Ok(Oid(self.engine.next_rel_id()?.raw()))
+    }
+
+    fn insert(&mut self, rows: Vec<CatalogRow>) -> Result<()> {
+        store::insert(self.engine, self.tx, rows)
+    }
+
+    /// The rows of a system relation that satisfy `wanted`, as this command sees them.
+    fn find(
+        &mut self,
+        relation: Oid,
+        wanted: impl Fn(&CatalogRow) -> bool,
+    ) -> Result<Vec<(RowId, CatalogRow)>> {
+        let mut rows = store::scan(self.engine, self.tx, system_relation(relation))?;
+        rows.retain(|(_, row)| wanted(row));
+        Ok(rows)
+    }
+
+    fn update(&mut self, at: RowId, row: CatalogRow) -> Result<()> {
+        store::update(self.engine, self.tx, at, row)
+    }
+
+    fn delete(&mut self, relation: Oid, at: RowId) -> Result<()> {
+        store::delete(self.engine, self.tx, system_relation(relation), at)
+    }
+
+    fn delete_where(
+        &mut self,
+        relation: Oid,
+        wanted: impl Fn(&CatalogRow) -> bool,
+    ) -> Result<usize> {
+        let rows = self.find(relation, wanted)?;
+        for (at, _) in &rows {
+            self.delete(relation, *at)?;
+        }
+        Ok(rows.len())
+    }
+
+    /// Changes the one row of `relation` whose `oid` column is `oid`.
+    fn change(
+        &mut self,
+        relation: Oid,
+        oid: Oid,
+        change: impl FnOnce(&mut CatalogRow),
+    ) -> Result<()> {
+        let found = self.find(relation, |r| r.get_oid("oid") == oid)?.into_iter().next();
+        let (at, mut row) = found.ok_or_else(|| gone(relation, oid))?;
+        change(&mut row);
+        self.update(at, row)
+    }
+
+    /// Makes what was written visible to the rest of the statement and to the next one.
+    fn next_command(&mut self) -> Result<()> {
+        Ok(self.tx.next_command()?)
+    }
+
+    /// Refuses a name that a relation of the schema has already.
+    fn check_name_free(&self, schema: Oid, name: &str) -> Result<()> {
+        match self.catalog.find_in_schema(schema, name) {
+            Some(_) => Err(already_exists(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn already_exists(name: &str) -> SqlError {
+    SqlError::new(State::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
+fn gone(relation: Oid, oid: Oid) -> SqlError {
+    SqlError::internal(format!(
+        "object {oid} is not in {} any more",
+        system_relation(relation).name
+    ))
+}

@@ -1,0 +1,53 @@
+//! TRUNCATE: new, empty files in place of the old ones, which go at commit.
+
+use super::DdlContext;
+use crate::analyze::statement::Truncate;
+use crate::catalog::TableDef;
+use crate::error::{Result, SqlError, State};
+use crate::types::{Datum, Oid};
+use inkling_storage::btree::{self, BtreeRel};
+use inkling_storage::ids::RelId;
+use std::sync::Arc;
+
+pub fn truncate(cx: &mut DdlContext<'_>, statement: &Truncate) -> Result<()> {
+    let mut done: Vec<Oid> = Vec::new();
+    for table in &statement.tables {
+        if table.system {
+            return Err(SqlError::new(
+                State::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied: \"{}\" is a system catalog", table.name),
+            ));
+        }
+        if !done.contains(&table.oid) {
+            truncate_table(cx, table)?;
+            done.push(table.oid);
+        }
+    }
+    cx.next_command()
+}
+
+fn truncate_table(cx: &mut DdlContext<'_>, table: &Arc<TableDef>) -> Result<()> {
+    replace_files(cx, table.oid, table.rel)?;
+    if let Some((toast, _)) = table.toast {
+        let found = cx.find(Oid::PG_CLASS, |r| r.get_oid("relfilenode") == Oid(toast.raw()))?;
+        if let Some((_, row)) = found.first() {
+            replace_files(cx, row.get_oid("oid"), toast)?;
+        }
+    }
+    for index in &table.indexes {
+        let rel = replace_files(cx, index.oid, index.rel)?;
+        btree::create(cx.engine, cx.tx, &BtreeRel::new(rel))?;
+    }
+    Ok(())
+}
+
+fn replace_files(cx: &mut DdlContext<'_>, oid: Oid, old: RelId) -> Result<RelId> {
+    let rel = cx.engine.create_rel(cx.tx)?;
+    cx.change(Oid::PG_CLASS, oid, |row| {
+        row.put("relfilenode", Datum::Oid(rel.raw()));
+        row.put("relpages", Datum::Int4(0));
+        row.put("reltuples", Datum::Float4(-1.0));
+    })?;
+    cx.engine.drop_rel_at_commit(cx.tx, old);
+    Ok(rel)
+}
