@@ -25,8 +25,8 @@ pub fn rows() -> Vec<CatalogRow> {
         rows.extend(relation_rows(relation));
     }
     rows.extend(types::all().map(type_row));
-    rows.extend(functions::all().flat_map(function_rows));
-    rows.extend(functions::all_operators().map(operator_row));
+    rows.extend(functions::functions().flat_map(function_rows));
+    rows.extend(functions::all_operators().iter().map(operator_row));
     rows.extend(cast_rows());
     rows
 }
@@ -328,7 +328,7 @@ fn operator_row(operator: &'static Operator) -> CatalogRow {
 }
 
 fn cast_rows() -> impl Iterator<Item = CatalogRow> {
-    functions::casts().enumerate().map(|(at, cast)| {
+    functions::casts().iter().enumerate().map(|(at, cast)| {
         let (function, method) = match cast.how {
             CastHow::Relabel => (Oid::INVALID, 'b'),
             CastHow::InOut => (Oid::INVALID, 'i'),

@@ -4,8 +4,13 @@ use crate::types::Oid;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
+pub mod bootstrap;
+pub mod describe;
+pub mod load;
 pub mod relations;
+pub mod rows;
 pub mod schema;
+pub mod views;
 
 pub use schema::*;
 
