@@ -115,9 +115,8 @@ fn shared_objects() -> Vec<CatalogRow> {
 }
 
 fn access_methods() -> [CatalogRow; 2] {
-    let row = |oid, name, kind| {
-        new(Oid::PG_AM).oid("oid", oid).name("amname", name).char("amtype", kind)
-    };
+    let row =
+        |oid, name, kind| new(Oid::PG_AM).oid("oid", oid).name("amname", name).char("amtype", kind);
     [row(Oid::HEAP_AM, "heap", 't'), row(Oid::BTREE_AM, "btree", 'i')]
 }
 

@@ -109,9 +109,9 @@ fn columns(
         if attnum < 1 {
             continue;
         }
-        let missing = row.get_bool("atthasmissing").then(|| {
-            row.get_items("attmissingval").first().cloned().unwrap_or_default()
-        });
+        let missing = row
+            .get_bool("atthasmissing")
+            .then(|| row.get_items("attmissingval").first().cloned().unwrap_or_default());
         columns.entry(table).or_default().push(ColumnDef {
             name: row.get_text("attname").to_owned(),
             attnum: attnum as i16,
@@ -126,7 +126,9 @@ fn columns(
     for (table, list) in &mut columns {
         list.sort_by_key(|c| c.attnum);
         if list.iter().enumerate().any(|(i, c)| usize::from(c.attnum as u16) != i + 1) {
-            return Err(broken(format!("pg_attribute has gaps in the columns of relation {table}")));
+            return Err(broken(format!(
+                "pg_attribute has gaps in the columns of relation {table}"
+            )));
         }
     }
     Ok(columns)
@@ -177,7 +179,11 @@ fn index(row: &CatalogRow, class: &CatalogRow, parts: &Parts, rel: RelId) -> Res
     let attnums = row.get_int2_items("indkey");
     let flags = row.get_int2_items("indoption");
     if attributes.len() != attnums.len() {
-        return Err(broken(format!("index {oid} has {} columns, not {}", attributes.len(), attnums.len())));
+        return Err(broken(format!(
+            "index {oid} has {} columns, not {}",
+            attributes.len(),
+            attnums.len()
+        )));
     }
     let mut expressions = split_expressions(row.get_text("indexprs")).into_iter();
     let columns = attnums

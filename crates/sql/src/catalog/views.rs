@@ -6,45 +6,66 @@
 
 /// (schema, name, query).
 pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
-    ("pg_catalog", "pg_roles",
-     "select rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, \
+    (
+        "pg_catalog",
+        "pg_roles",
+        "select rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, \
       rolreplication, rolconnlimit, '********'::text as rolpassword, rolvaliduntil, rolbypassrls, \
-      null::text[] as rolconfig, oid from pg_catalog.pg_authid"),
-    ("pg_catalog", "pg_shadow",
-     "select rolname as usename, oid as usesysid, rolcreatedb as usecreatedb, rolsuper as usesuper, \
+      null::text[] as rolconfig, oid from pg_catalog.pg_authid",
+    ),
+    (
+        "pg_catalog",
+        "pg_shadow",
+        "select rolname as usename, oid as usesysid, rolcreatedb as usecreatedb, rolsuper as usesuper, \
       rolreplication as userepl, rolbypassrls as usebypassrls, rolpassword as passwd, \
       rolvaliduntil as valuntil, null::text[] as useconfig \
-      from pg_catalog.pg_authid where rolcanlogin"),
-    ("pg_catalog", "pg_user",
-     "select usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, \
-      '********'::text as passwd, valuntil, useconfig from pg_catalog.pg_shadow"),
-    ("pg_catalog", "pg_tables",
-     "select n.nspname as schemaname, c.relname as tablename, \
+      from pg_catalog.pg_authid where rolcanlogin",
+    ),
+    (
+        "pg_catalog",
+        "pg_user",
+        "select usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, \
+      '********'::text as passwd, valuntil, useconfig from pg_catalog.pg_shadow",
+    ),
+    (
+        "pg_catalog",
+        "pg_tables",
+        "select n.nspname as schemaname, c.relname as tablename, \
       pg_catalog.pg_get_userbyid(c.relowner) as tableowner, t.spcname as tablespace, \
       c.relhasindex as hasindexes, c.relhasrules as hasrules, c.relhastriggers as hastriggers, \
       c.relrowsecurity as rowsecurity from pg_catalog.pg_class c \
       left join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
       left join pg_catalog.pg_tablespace t on t.oid = c.reltablespace \
-      where c.relkind in ('r', 'p')"),
-    ("pg_catalog", "pg_views",
-     "select n.nspname as schemaname, c.relname as viewname, \
+      where c.relkind in ('r', 'p')",
+    ),
+    (
+        "pg_catalog",
+        "pg_views",
+        "select n.nspname as schemaname, c.relname as viewname, \
       pg_catalog.pg_get_userbyid(c.relowner) as viewowner, \
       pg_catalog.pg_get_viewdef(c.oid) as definition from pg_catalog.pg_class c \
-      left join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.relkind = 'v'"),
-    ("pg_catalog", "pg_matviews",
-     "select n.nspname as schemaname, c.relname as matviewname, \
+      left join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.relkind = 'v'",
+    ),
+    (
+        "pg_catalog",
+        "pg_matviews",
+        "select n.nspname as schemaname, c.relname as matviewname, \
       pg_catalog.pg_get_userbyid(c.relowner) as matviewowner, null::name as tablespace, \
       c.relhasindex as hasindexes, c.relispopulated as ispopulated, null::text as definition \
       from pg_catalog.pg_class c left join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-      where c.relkind = 'm'"),
-    ("pg_catalog", "pg_indexes",
-     "select n.nspname as schemaname, c.relname as tablename, i.relname as indexname, \
+      where c.relkind = 'm'",
+    ),
+    (
+        "pg_catalog",
+        "pg_indexes",
+        "select n.nspname as schemaname, c.relname as tablename, i.relname as indexname, \
       t.spcname as tablespace, pg_catalog.pg_get_indexdef(i.oid) as indexdef \
       from pg_catalog.pg_index x join pg_catalog.pg_class c on c.oid = x.indrelid \
       join pg_catalog.pg_class i on i.oid = x.indexrelid \
       left join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
       left join pg_catalog.pg_tablespace t on t.oid = i.reltablespace \
-      where c.relkind in ('r', 'm', 'p') and i.relkind in ('i', 'I')"),
+      where c.relkind in ('r', 'm', 'p') and i.relkind in ('i', 'I')",
+    ),
     ("pg_catalog", "pg_settings", "select * from pg_catalog.pg_show_all_settings()"),
     ("pg_catalog", "pg_stat_activity", "select * from pg_catalog.inkling_stat_activity()"),
     ("pg_catalog", "pg_locks", "select * from pg_catalog.pg_lock_status()"),
@@ -53,14 +74,19 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
     ("pg_catalog", "pg_stat_wal", "select * from pg_catalog.pg_stat_get_wal()"),
     ("pg_catalog", "pg_stat_bgwriter", "select * from pg_catalog.inkling_stat_bgwriter()"),
     ("pg_catalog", "pg_timezone_names", "select * from pg_catalog.pg_timezone_names()"),
-    ("information_schema", "schemata",
-     "select pg_catalog.current_database() as catalog_name, n.nspname as schema_name, \
+    (
+        "information_schema",
+        "schemata",
+        "select pg_catalog.current_database() as catalog_name, n.nspname as schema_name, \
       pg_catalog.pg_get_userbyid(n.nspowner) as schema_owner, \
       null::name as default_character_set_catalog, null::name as default_character_set_schema, \
       null::name as default_character_set_name, null::text as sql_path \
-      from pg_catalog.pg_namespace n"),
-    ("information_schema", "tables",
-     "select pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
+      from pg_catalog.pg_namespace n",
+    ),
+    (
+        "information_schema",
+        "tables",
+        "select pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
       c.relname as table_name, \
       case when c.relpersistence = 't' then 'LOCAL TEMPORARY' when c.relkind in ('r', 'p') \
       then 'BASE TABLE' when c.relkind = 'v' then 'VIEW' else null end as table_type, \
@@ -69,9 +95,12 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       null::name as user_defined_type_name, \
       case when c.relkind in ('r', 'p') then 'YES' else 'NO' end as is_insertable_into, \
       'NO'::text as is_typed, null::text as commit_action from pg_catalog.pg_namespace n \
-      join pg_catalog.pg_class c on n.oid = c.relnamespace where c.relkind in ('r', 'v', 'f', 'p')"),
-    ("information_schema", "columns",
-     "select pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
+      join pg_catalog.pg_class c on n.oid = c.relnamespace where c.relkind in ('r', 'v', 'f', 'p')",
+    ),
+    (
+        "information_schema",
+        "columns",
+        "select pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
       c.relname as table_name, a.attname as column_name, a.attnum::int4 as ordinal_position, \
       pg_catalog.pg_get_expr(d.adbin, d.adrelid) as column_default, \
       case when a.attnotnull then 'NO' else 'YES' end as is_nullable, \
@@ -95,9 +124,12 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       join pg_catalog.pg_namespace n on c.relnamespace = n.oid \
       join pg_catalog.pg_type t on a.atttypid = t.oid \
       join pg_catalog.pg_namespace nt on t.typnamespace = nt.oid \
-      where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'v', 'f', 'p')"),
-    ("information_schema", "table_constraints",
-     "select pg_catalog.current_database() as constraint_catalog, nc.nspname as constraint_schema, \
+      where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'v', 'f', 'p')",
+    ),
+    (
+        "information_schema",
+        "table_constraints",
+        "select pg_catalog.current_database() as constraint_catalog, nc.nspname as constraint_schema, \
       k.conname as constraint_name, pg_catalog.current_database() as table_catalog, \
       nr.nspname as table_schema, r.relname as table_name, \
       case k.contype when 'c' then 'CHECK' when 'f' then 'FOREIGN KEY' when 'p' then 'PRIMARY KEY' \
@@ -107,9 +139,12 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       'YES'::text as enforced from pg_catalog.pg_constraint k \
       join pg_catalog.pg_class r on k.conrelid = r.oid \
       join pg_catalog.pg_namespace nc on nc.oid = k.connamespace \
-      join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace"),
-    ("information_schema", "key_column_usage",
-     "select pg_catalog.current_database() as constraint_catalog, nc.nspname as constraint_schema, \
+      join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace",
+    ),
+    (
+        "information_schema",
+        "key_column_usage",
+        "select pg_catalog.current_database() as constraint_catalog, nc.nspname as constraint_schema, \
       k.conname as constraint_name, pg_catalog.current_database() as table_catalog, \
       nr.nspname as table_schema, r.relname as table_name, a.attname as column_name, \
       pg_catalog.array_position(k.conkey, a.attnum) as ordinal_position, \
@@ -119,11 +154,15 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       join pg_catalog.pg_namespace nc on nc.oid = k.connamespace \
       join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace \
       join pg_catalog.pg_attribute a on a.attrelid = r.oid and a.attnum = any (k.conkey) \
-      where k.contype in ('p', 'u', 'f')"),
-    ("information_schema", "views",
-     "select pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
+      where k.contype in ('p', 'u', 'f')",
+    ),
+    (
+        "information_schema",
+        "views",
+        "select pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
       c.relname as table_name, pg_catalog.pg_get_viewdef(c.oid) as view_definition, \
       'NONE'::text as check_option, 'NO'::text as is_updatable, 'NO'::text as is_insertable_into \
       from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-      where c.relkind = 'v'"),
+      where c.relkind = 'v'",
+    ),
 ];
