@@ -1,1 +1,3 @@
 //! Inkling's PostgreSQL wire server.
+
+pub mod wire;

@@ -1,0 +1,44 @@
+# Inkling's front door. `make run` serves, `make test` checks everything that CI checks.
+
+SHELL := /bin/bash
+PORT ?= 5432
+HOST ?= 127.0.0.1
+DATA ?= ./data
+
+.PHONY: help run test build deps lint unit e2e bench check-shuttle clean
+
+help:
+	@echo 'make run      build and serve ./data on $(HOST):$(PORT)'
+	@echo 'make test     everything that CI runs'
+	@echo 'make bench    throughput against PostgreSQL on this machine, in one run'
+	@echo 'make lint     formatting, clippy, docs'
+
+# libclang: pg_query (the SQL grammar) generates its bindings with it.
+# psql and pgbench: the tests drive the server with them.
+deps:
+	@scripts/deps.sh build
+
+test-deps:
+	@scripts/deps.sh test
+
+build: deps
+	cargo build --release -p inkling
+
+run: build
+	@echo
+	@echo '  psql -h $(HOST) -p $(PORT) -U postgres'
+	@echo
+	exec target/release/inkling serve -D $(DATA) -h $(HOST) -p $(PORT)
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items -q
+
+unit: deps
+	cargo test --workspace
+
+test: test-deps lint unit
+
+bench: test-deps build
+	scripts/bench.sh

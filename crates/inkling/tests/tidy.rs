@@ -1,0 +1,247 @@
+//! House rules, checked as a test: what a reviewer would otherwise have to say every time.
+//!
+//! | rule                                                             | why                          |
+//! |------------------------------------------------------------------|------------------------------|
+//! | files have at most 1,000 lines, functions at most 70              | a reader's screen and memory |
+//! | lines have at most 100 columns (long string literals excepted)   | side-by-side reading         |
+//! | no leftovers (`todo!`, `FIXME`, `dbg!`, ignored tests)            | finish or refuse by name     |
+//! | no `.unwrap()` outside tests                                      | errors are values            |
+//! | `unsafe` only in the listed files                                 | few places to audit          |
+//! | every source file opens with a `//!` essay                        | a newcomer's first question  |
+//! | every storage directory has a README                              | rules that code can cite     |
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MAX_FILE_LINES: usize = 1000;
+const MAX_FUNCTION_LINES: usize = 70;
+const MAX_COLUMNS: usize = 100;
+
+/// The files that may contain `unsafe`, each block with its safety argument.
+const UNSAFE_ALLOWED: &[&str] = &[
+    "crates/storage/src/sync.rs",
+    "crates/storage/src/buffer/frames.rs",
+    "crates/storage/src/txn/window.rs",
+    "crates/storage/src/wal/ring.rs",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn rust_files() -> Vec<(String, String)> {
+    fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).expect("a source directory").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, out);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                out.push(path);
+            }
+        }
+    }
+    let (root, mut paths) = (root(), Vec::new());
+    walk(&root.join("crates"), &mut paths);
+    paths.sort();
+    assert!(paths.len() > 50, "the walk found the workspace");
+    let name = |p: &Path| {
+        p.strip_prefix(&root).expect("below the root").to_string_lossy().replace('\\', "/")
+    };
+    paths.iter().map(|p| (name(p), fs::read_to_string(p).expect("UTF-8 source"))).collect()
+}
+
+/// Whether the file is a test, or a module of tests.
+fn is_test_file(name: &str) -> bool {
+    name.contains("/tests/")
+        || name.ends_with("tests.rs")
+        || name.contains("/benches/")
+        || name.contains("/examples/")
+        || name.contains("/testing")
+}
+
+/// The part of a file before its in-file tests.
+fn without_tests(text: &str) -> &str {
+    text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
+}
+
+#[test]
+fn files_stay_short() {
+    let mut long = Vec::new();
+    for (name, text) in rust_files() {
+        let lines = without_tests(&text).lines().count();
+        if lines > MAX_FILE_LINES {
+            long.push(format!("{name}: {lines} lines; split off the second concern"));
+        }
+    }
+    assert!(long.is_empty(), "\n{}", long.join("\n"));
+}
+
+/// (name, first line, length) of each function, by the indentation that rustfmt guarantees.
+fn functions(text: &str) -> Vec<(String, usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        let code = line.trim_start();
+        let is_fn = code.split("fn ").next().is_some_and(|head| {
+            code.contains("fn ")
+                && head.split_whitespace().all(|w| {
+                    matches!(w, "pub" | "const" | "async" | "unsafe" | "extern" | "\"C\"")
+                        || w.starts_with("pub(")
+                        || w.ends_with(')')
+                })
+        });
+        if !is_fn || code.ends_with(';') {
+            continue;
+        }
+        let close = format!("{}}}", " ".repeat(indent));
+        let Some(length) = lines[at..].iter().position(|l| *l == close) else { continue };
+        let name = code.split("fn ").nth(1).unwrap_or(code);
+        let name = name.split(['(', '<']).next().unwrap_or(name);
+        found.push((name.to_owned(), at + 1, length + 1));
+    }
+    found
+}
+
+#[test]
+fn functions_stay_short() {
+    let mut long = Vec::new();
+    for (name, text) in rust_files() {
+        for (function, line, length) in functions(&text) {
+            if length > MAX_FUNCTION_LINES {
+                long.push(format!("{name}:{line}: {function} has {length} lines"));
+            }
+        }
+    }
+    assert!(long.is_empty(), "\n{}", long.join("\n"));
+}
+
+#[test]
+fn function_lengths_are_measured() {
+    let text =
+        "impl X {\n    pub fn a(&self) {\n        b();\n    }\n}\nfn c();\nconst fn d() {\n}\n";
+    let found = functions(text);
+    assert_eq!(found, vec![("a".to_owned(), 2, 3), ("d".to_owned(), 7, 2)]);
+}
+
+#[test]
+fn lines_stay_narrow() {
+    let mut wide = Vec::new();
+    for (name, text) in rust_files() {
+        for (at, line) in text.lines().enumerate() {
+            // Tables of facts keep one row a line; rustfmt leaves long literals alone.
+            let literal = line.contains('"');
+            if line.chars().count() > MAX_COLUMNS && !literal && !line.contains("http") {
+                wide.push(format!("{name}:{}: {} columns", at + 1, line.chars().count()));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "\n{}", wide.join("\n"));
+}
+
+/// (what, why it is not wanted).
+fn leftovers() -> Vec<(String, &'static str)> {
+    // Spelled in halves, so that this file does not find itself.
+    let word = |a: &str, b: &str| format!("{a}{b}");
+    vec![
+        (word("todo", "!("), "finish it, or refuse it by name with 0A000"),
+        (word("unimplemented", "!("), "finish it, or refuse it by name with 0A000"),
+        (word("dbg", "!("), "use tracing or an assertion message"),
+        (word("FIX", "ME"), "mend it, or write down the limit in docs/"),
+        (word("XX", "X:"), "mend it, or write down the limit in docs/"),
+        (word("TO", "DO"), "do it, or write down the limit in docs/"),
+        (word("#[ign", "ore"), "a test that does not run shows nothing"),
+        (word("assert!(tr", "ue)"), "a test that cannot fail shows nothing"),
+    ]
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let mut left = Vec::new();
+    for (name, text) in rust_files() {
+        for (at, line) in text.lines().enumerate() {
+            for (what, instead) in leftovers() {
+                if line.contains(&what) {
+                    left.push(format!("{name}:{}: {what}: {instead}", at + 1));
+                }
+            }
+        }
+    }
+    assert!(left.is_empty(), "\n{}", left.join("\n"));
+}
+
+#[test]
+fn errors_are_values_not_panics() {
+    let mut panics = Vec::new();
+    for (name, text) in rust_files() {
+        if is_test_file(&name) {
+            continue;
+        }
+        for (at, line) in without_tests(&text).lines().enumerate() {
+            if line.contains(".unwrap()") && !line.trim_start().starts_with("//") {
+                panics
+                    .push(format!("{name}:{}: return an error, or expect() the invariant", at + 1));
+            }
+        }
+    }
+    assert!(panics.is_empty(), "\n{}", panics.join("\n"));
+}
+
+#[test]
+fn unsafe_stays_where_it_is_audited() {
+    let mut stray = Vec::new();
+    for (name, text) in rust_files() {
+        let listed = UNSAFE_ALLOWED.contains(&name.as_str());
+        let word = ["unsafe ", "{"].concat();
+        let function = ["unsafe ", "fn"].concat();
+        let implementation = ["unsafe ", "impl"].concat();
+        for (at, line) in text.lines().enumerate() {
+            let found =
+                [&word, &function, &implementation].iter().any(|w| line.contains(w.as_str()));
+            if found && !listed {
+                stray.push(format!("{name}:{}: unsafe outside the listed files", at + 1));
+            }
+        }
+    }
+    assert!(stray.is_empty(), "\n{}", stray.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let missing: Vec<String> = rust_files()
+        .into_iter()
+        .filter(|(_, text)| !text.trim_start().starts_with("//!"))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(missing.is_empty(), "no //! at the top of:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_storage_directory_has_a_readme() {
+    let storage = root().join("crates/storage/src");
+    let mut missing = Vec::new();
+    for entry in fs::read_dir(&storage).expect("the storage crate").flatten() {
+        if entry.path().is_dir() && !entry.path().join("README.md").exists() {
+            missing.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    assert!(missing.is_empty(), "no README.md in storage/{}", missing.join(", storage/"));
+}
+
+#[test]
+fn documents_have_one_title() {
+    let mut bad = Vec::new();
+    for dir in ["", "docs", "crates/storage/src"] {
+        for entry in fs::read_dir(root().join(dir)).expect("a documentation directory").flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|e| e == "md") {
+                let text = fs::read_to_string(&path).expect("UTF-8 text");
+                let titles = text.lines().filter(|l| l.starts_with("# ")).count();
+                if !text.starts_with("# ") || (titles != 1 && !text.contains("```")) {
+                    bad.push(path.display().to_string());
+                }
+            }
+        }
+    }
+    assert!(bad.is_empty(), "not opened by exactly one title:\n{}", bad.join("\n"));
+}
