@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_running_transaction_is_asked_about_again() {
-        let txns = TxnManager::new(Lsn::new(0x1000000)).expect("new");
+        let txns = TxnManager::in_memory(Lsn::new(0x1000000)).expect("new");
         let cache = StatusCache::new();
         let xid = txns.assign_xid(None).expect("xid");
         assert_eq!(cache.status(&txns, xid), XidStatus::InProgress);

@@ -34,6 +34,8 @@ use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, Xid};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::vfs::Vfs;
+use std::sync::Arc;
 
 /// Bytes in the unit that a disk writes whole.
 pub(crate) const SECTOR: usize = 512;
@@ -78,6 +80,8 @@ pub struct CommitLog {
     pub(crate) extent: Mutex<Extent>,
     /// Xids below have been resolved wherever they occurred.
     oldest: AtomicU64,
+    /// Where the pages are kept.
+    pub(crate) vfs: Option<Arc<dyn Vfs>>,
 }
 
 #[inline]
@@ -92,14 +96,15 @@ pub(crate) fn page_of(xid: Xid) -> u64 {
 }
 
 impl CommitLog {
-    /// A log without any page, for a new cluster.
-    pub fn empty() -> Self {
-        Self::starting_at(0)
+    /// A log that is only in memory, for tests and measurements.
+    pub fn in_memory() -> Self {
+        Self::starting_at(0, None)
     }
 
     /// A log whose pages below `first` are truncated.
-    pub(crate) fn starting_at(first: u64) -> Self {
+    pub(crate) fn starting_at(first: u64, vfs: Option<Arc<dyn Vfs>>) -> Self {
         CommitLog {
+            vfs,
             pages: WordTable::new(first),
             extent: Mutex::new(Extent { first, end: first }),
             oldest: AtomicU64::new((first * PAGE_XIDS).max(Xid::FIRST_NORMAL.raw())),
@@ -117,7 +122,8 @@ impl CommitLog {
         }
         let mut extent = self.extent.lock();
         while extent.end <= page {
-            self.create_page(extent.end, false);
+            // Dirty, so that it is written even if nothing ends here: files have no holes.
+            self.create_page(extent.end, true);
             extent.end += 1;
         }
         Ok(())
@@ -272,7 +278,7 @@ mod tests {
 
     #[test]
     fn bits_of_neighbours_do_not_mix() {
-        let clog = CommitLog::empty();
+        let clog = CommitLog::in_memory();
         clog.ensure(Xid::new(PAGE_XIDS + 40)).expect("room");
         clog.set_committed(Xid::new(7), Lsn::new(64));
         clog.set_aborted(Xid::new(8));
@@ -286,9 +292,10 @@ mod tests {
 
     #[test]
     fn a_page_is_taken_once_and_says_how_far_to_flush() {
-        let clog = CommitLog::empty();
+        let clog = CommitLog::in_memory();
         clog.ensure(Xid::new(10)).expect("room");
         let mut words = NO_WORDS;
+        assert_eq!(clog.take_dirty(0, &mut words), Some(Lsn::INVALID), "a new page is written");
         assert_eq!(clog.take_dirty(0, &mut words), None);
         clog.set_committed(Xid::new(4), Lsn::new(128));
         clog.set_committed(Xid::new(5), Lsn::new(64));
@@ -301,7 +308,7 @@ mod tests {
 
     #[test]
     fn truncation_keeps_the_page_of_the_oldest() {
-        let clog = CommitLog::empty();
+        let clog = CommitLog::in_memory();
         clog.ensure(Xid::new(3 * PAGE_XIDS)).expect("room");
         assert_eq!(clog.drop_pages_below(Xid::new(2 * PAGE_XIDS + 5)), 0..2);
         assert_eq!(clog.page_range(), 2..4);

@@ -10,6 +10,7 @@ use crate::ids::{Lsn, RelId, Xid};
 use crate::lock::LockManager;
 use crate::sync::Arc;
 use crate::wait::WaitHandle;
+use crate::wal::{RecordBuilder, RecordKind, Reservation, Wal};
 
 /// How a transaction ended, as a record kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,13 +21,16 @@ pub enum EndKind {
 
 /// What a commit asks of the write-ahead log.
 pub trait TxnLog {
-    /// Room for one record, taken before the commit mutex.
-    type Room;
+    /// A record with room for it in the log.
+    type Prepared<'l>
+    where
+        Self: 'l;
 
-    /// Waits for room for a record with `bytes` of data. A full disk or a failed log shows here.
-    fn make_room(&self, bytes: usize) -> Result<Self::Room>;
+    /// Builds the record and waits for room. A full disk or a failed log shows here, and only
+    /// here. Called before the commit mutex is taken.
+    fn prepare_end(&self, kind: EndKind, xid: Xid, data: &[u8]) -> Result<Self::Prepared<'_>>;
     /// Inserts the record and returns its end position. Does no I/O and cannot fail.
-    fn insert_end(&self, kind: EndKind, xid: Xid, data: &[u8], room: Self::Room) -> Lsn;
+    fn insert_end(&self, record: Self::Prepared<'_>) -> Lsn;
     /// Everything up to here survives a crash.
     fn flushed_to(&self) -> Lsn;
     /// Asks for a flush up to `lsn`; `None` when that is durable already.
@@ -35,6 +39,48 @@ pub trait TxnLog {
     fn flush_by(&self, lsn: Lsn, deadline_micros: u64);
     /// Returns when everything up to `lsn` is durable.
     fn flush_now(&self, lsn: Lsn) -> Result<()>;
+}
+
+impl TxnLog for Wal {
+    type Prepared<'l> = (RecordBuilder, Reservation<'l>);
+
+    fn prepare_end(&self, kind: EndKind, xid: Xid, data: &[u8]) -> Result<Self::Prepared<'_>> {
+        let record_kind = match kind {
+            EndKind::Commit => RecordKind::Commit,
+            EndKind::Abort => RecordKind::Abort,
+        };
+        let mut record = RecordBuilder::new(record_kind, xid);
+        record.data(data);
+        let bytes = record.encoded_len();
+        let room = match kind {
+            EndKind::Commit => self.reserve(bytes)?,
+            EndKind::Abort => self.reserve_essential(bytes)?,
+        };
+        Ok((record, room))
+    }
+
+    fn insert_end(&self, (record, room): Self::Prepared<'_>) -> Lsn {
+        match self.insert(&record, room, Lsn::INVALID) {
+            Ok(lsn) => lsn,
+            Err(_) => unreachable!("a record without blocks does not depend on the redo point"),
+        }
+    }
+
+    fn flushed_to(&self) -> Lsn {
+        self.flushed()
+    }
+
+    fn ask_flush(&self, lsn: Lsn) -> Option<WaitHandle> {
+        self.request_flush(lsn)
+    }
+
+    fn flush_by(&self, lsn: Lsn, deadline_micros: u64) {
+        self.note_async_commit(lsn, deadline_micros);
+    }
+
+    fn flush_now(&self, lsn: Lsn) -> Result<()> {
+        self.flush(lsn)
+    }
 }
 
 /// What a transaction asks of the engine.

@@ -77,9 +77,9 @@ struct Shared {
 }
 
 impl TxnManager {
-    /// The transactions of a new cluster whose log starts at `start`.
-    pub fn new(start: Lsn) -> Result<Self> {
-        Self::recover(CommitLog::empty(), Xid::FIRST_NORMAL, start)
+    /// Transactions whose commit log is only in memory, for tests and measurements.
+    pub fn in_memory(start: Lsn) -> Result<Self> {
+        Self::recover(CommitLog::in_memory(), Xid::FIRST_NORMAL, start)
     }
 
     /// The transactions after redo: whatever below `next` has no commit bit is aborted, and every
@@ -242,10 +242,10 @@ impl TxnManager {
     ) -> Result<Lsn> {
         let shared = &*self.0;
         let body = record::encode(top, children, payload);
-        let room = log.make_room(body.len())?;
+        let record = log.prepare_end(EndKind::Commit, top, &body)?;
         let lsn = {
             let _commit = shared.commit.0.lock();
-            let lsn = log.insert_end(EndKind::Commit, top, &body, room);
+            let lsn = log.insert_end(record);
             let fate = XidStatus::Committed(CommitStamp::new(lsn, payload.sync));
             for &xid in children.iter().chain([&top]) {
                 shared.clog.set_committed(xid, lsn);
@@ -269,8 +269,8 @@ impl TxnManager {
         payload: &CommitPayload,
     ) -> Option<Lsn> {
         let body = record::encode(xid, children, payload);
-        let room = log.make_room(body.len()).ok();
-        let lsn = room.map(|room| log.insert_end(EndKind::Abort, xid, &body, room));
+        let record = log.prepare_end(EndKind::Abort, xid, &body).ok();
+        let lsn = record.map(|record| log.insert_end(record));
         self.abort_unlogged(xid, children);
         lsn
     }
@@ -347,6 +347,18 @@ impl TxnManager {
         if floor > start {
             shared.floor.0.store(floor.min(next).raw(), Ordering::Release);
         }
+    }
+
+    /// Gives up the commit log below `oldest`, whose last occurrences in tuples were resolved
+    /// when the log stood at `resolved_at`. False: too early, because a snapshot from before
+    /// that is in use (its reader may hold a copy of a page that names such an xid) or a chunk
+    /// is not settled. Try again later.
+    pub fn truncate_clog(&self, oldest: Xid, resolved_at: Lsn) -> Result<bool> {
+        if oldest > self.oldest_unsettled() || self.horizon() < resolved_at {
+            return Ok(false);
+        }
+        self.0.clog.truncate(oldest)?;
+        Ok(true)
     }
 
     /// The two durable bits per xid.

@@ -10,6 +10,7 @@
 
 mod cache;
 mod clog;
+mod clog_file;
 mod combo;
 mod log;
 mod manager;
@@ -20,6 +21,15 @@ mod snapshot;
 mod status;
 mod transaction;
 mod window;
+
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use cache::StatusCache;
 pub use clog::CommitLog;

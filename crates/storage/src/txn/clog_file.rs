@@ -1,0 +1,333 @@
+//! The commit log's files: reading them at start, writing them at a checkpoint, truncation.
+//!
+//! Layout and the argument why torn pages are harmless are in `clog.rs`. File names are
+//! `pg_xact/%04X`, 32 pages each; a file that is missing at the end, or a page beyond a file's
+//! end, was never written and reads as zeros. Files are contiguous: truncation removes them in
+//! ascending order, each removal made durable before the next.
+
+use super::clog::{
+    CommitLog, NO_WORDS, PAGE_BYTES, PAGE_SECTORS, PAGE_XIDS, PageWords, SECTOR, SECTOR_WORDS,
+};
+use super::log::TxnLog;
+use crate::error::{Result, StorageError};
+use crate::ids::Xid;
+use crate::vfs::{OpenMode, Vfs, VfsFile};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The directory, relative to the data directory.
+pub const CLOG_DIR: &str = "pg_xact";
+const FILE_PAGES: u64 = 32;
+const MAGIC: u32 = 0x474F_4C43;
+const CRC_AT: usize = 0;
+const MAGIC_AT: usize = 4;
+const WORDS_AT: usize = 8;
+
+const _: () = assert!(WORDS_AT + 8 * SECTOR_WORDS == SECTOR);
+const _: () = assert!(SECTOR * PAGE_SECTORS == PAGE_BYTES);
+
+fn file_path(file: u64) -> String {
+    format!("{CLOG_DIR}/{file:04X}")
+}
+
+fn sector_crc(number: u64, sector: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&number.to_le_bytes());
+    crc32c::crc32c_append(crc, &sector[MAGIC_AT..])
+}
+
+/// Writes the page's sectors, each with its checksum, into `out`.
+fn encode_page(page: u64, words: &PageWords, out: &mut [u8; PAGE_BYTES]) {
+    for (index, sector) in out.chunks_exact_mut(SECTOR).enumerate() {
+        sector[MAGIC_AT..WORDS_AT].copy_from_slice(&MAGIC.to_le_bytes());
+        let words = &words[index * SECTOR_WORDS..][..SECTOR_WORDS];
+        for (to, word) in sector[WORDS_AT..].chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        let crc = sector_crc(page * PAGE_SECTORS as u64 + index as u64, sector);
+        sector[CRC_AT..MAGIC_AT].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn le_u32(bytes: &[u8]) -> u32 {
+    let mut raw = [0; 4];
+    raw.copy_from_slice(&bytes[..4]);
+    u32::from_le_bytes(raw)
+}
+
+/// Reads a page's words back. `Err` names the sector that is not what was written.
+fn decode_page(page: u64, bytes: &[u8; PAGE_BYTES], words: &mut PageWords) -> Result<(), u64> {
+    for (index, sector) in bytes.chunks_exact(SECTOR).enumerate() {
+        let number = page * PAGE_SECTORS as u64 + index as u64;
+        let words = &mut words[index * SECTOR_WORDS..][..SECTOR_WORDS];
+        if sector.iter().all(|byte| *byte == 0) {
+            words.fill(0);
+            continue;
+        }
+        let intact = le_u32(&sector[CRC_AT..]) == sector_crc(number, sector);
+        if !intact || le_u32(&sector[MAGIC_AT..]) != MAGIC {
+            return Err(number);
+        }
+        for (word, from) in words.iter_mut().zip(sector[WORDS_AT..].chunks_exact(8)) {
+            let mut raw = [0; 8];
+            raw.copy_from_slice(from);
+            *word = u64::from_le_bytes(raw);
+        }
+    }
+    Ok(())
+}
+
+/// Reads up to a page; what lies beyond the file's end is zero.
+fn read_page(file: &dyn VfsFile, at: u64, out: &mut [u8; PAGE_BYTES]) -> io::Result<bool> {
+    out.fill(0);
+    let mut done = 0;
+    while done < PAGE_BYTES {
+        match file.read_at(&mut out[done..], at + done as u64)? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    Ok(done > 0)
+}
+
+/// The files present, ascending; an error when one in the middle is missing.
+fn present_files(vfs: &dyn Vfs) -> Result<Range<u64>> {
+    let names = vfs.list(CLOG_DIR).map_err(|e| StorageError::io("list directory", CLOG_DIR, e))?;
+    let mut files: Vec<u64> = Vec::new();
+    for name in &names {
+        let number = u64::from_str_radix(name, 16).ok().filter(|n| format!("{n:04X}") == *name);
+        files.extend(number);
+    }
+    files.sort_unstable();
+    let (Some(&first), Some(&last)) = (files.first(), files.last()) else { return Ok(0..0) };
+    if last - first + 1 != files.len() as u64 {
+        return Err(StorageError::corrupt(format!(
+            "a file of the commit log between {} and {} is missing",
+            file_path(first),
+            file_path(last)
+        )));
+    }
+    Ok(first..last + 1)
+}
+
+impl CommitLog {
+    /// Reads the commit log of a data directory; makes an empty one where there is none.
+    pub fn open(vfs: Arc<dyn Vfs>) -> Result<Self> {
+        if !vfs.exists(CLOG_DIR) {
+            vfs.create_dir_all(CLOG_DIR)
+                .and_then(|()| vfs.sync_dir(""))
+                .map_err(|e| StorageError::io("create directory", CLOG_DIR, e))?;
+        }
+        let files = present_files(&*vfs)?;
+        let clog = CommitLog::starting_at(files.start * FILE_PAGES, Some(Arc::clone(&vfs)));
+        for number in files.clone() {
+            let path = file_path(number);
+            clog.load_file(&*vfs, number, number + 1 == files.end)
+                .map_err(|e| StorageError::io("read file", &path, e))?
+                .map_err(|sector| {
+                    StorageError::corrupt(format!(
+                        "sector {sector} of the commit log ({path}) fails its checksum"
+                    ))
+                })?;
+        }
+        Ok(clog)
+    }
+
+    fn load_file(&self, vfs: &dyn Vfs, number: u64, last: bool) -> io::Result<Result<(), u64>> {
+        let file = vfs.open(&file_path(number), OpenMode::Open)?;
+        let mut bytes = [0; PAGE_BYTES];
+        let mut words = NO_WORDS;
+        for index in 0..FILE_PAGES {
+            if !read_page(&*file, index * PAGE_BYTES as u64, &mut bytes)? && last {
+                break;
+            }
+            let page = number * FILE_PAGES + index;
+            if let Err(sector) = decode_page(page, &bytes, &mut words) {
+                return Ok(Err(sector));
+            }
+            self.install(page, &words);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes and syncs every page changed since the last time; the log is flushed first as far
+    /// as each page needs. Returns how many pages were written. After an error the pages count
+    /// as changed, so that a later attempt writes them again in full.
+    pub fn write_dirty(&self, log: &impl TxnLog) -> Result<u64> {
+        let Some(vfs) = &self.vfs else { return Ok(0) };
+        let pages = self.page_range();
+        let mut written = 0;
+        for file in pages.start / FILE_PAGES..pages.end.div_ceil(FILE_PAGES) {
+            let mut taken = Vec::new();
+            let first = (file * FILE_PAGES).max(pages.start);
+            let last = ((file + 1) * FILE_PAGES).min(pages.end);
+            let outcome = self.write_file(&**vfs, log, file, first..last, &mut taken);
+            if outcome.is_err() {
+                taken.iter().for_each(|page| self.mark_dirty(*page));
+            }
+            outcome?;
+            written += taken.len() as u64;
+        }
+        Ok(written)
+    }
+
+    fn write_file(
+        &self,
+        vfs: &dyn Vfs,
+        log: &impl TxnLog,
+        number: u64,
+        pages: Range<u64>,
+        taken: &mut Vec<u64>,
+    ) -> Result<()> {
+        let path = file_path(number);
+        let fail = |action| {
+            let path = path.clone();
+            move |e| StorageError::io(action, path, e)
+        };
+        let mut file: Option<Arc<dyn VfsFile>> = None;
+        let mut words = NO_WORDS;
+        let mut bytes = [0; PAGE_BYTES];
+        for page in pages {
+            let Some(newest) = self.take_dirty(page, &mut words) else { continue };
+            taken.push(page);
+            log.flush_now(newest)?;
+            encode_page(page, &words, &mut bytes);
+            let file = match &file {
+                Some(file) => file,
+                None => file.insert(open_for_writing(vfs, &path).map_err(fail("open file"))?),
+            };
+            let at = (page % FILE_PAGES) * PAGE_BYTES as u64;
+            file.write_at(&bytes, at).map_err(fail("write to file"))?;
+        }
+        match file {
+            Some(file) => file.sync().map_err(fail("fsync file")),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets what lies below `oldest`, on disk and in memory, in whole files.
+    pub(crate) fn truncate(&self, oldest: Xid) -> Result<()> {
+        let keep_file = oldest.raw() / PAGE_XIDS / FILE_PAGES;
+        let first_kept = Xid::new(keep_file * FILE_PAGES * PAGE_XIDS);
+        let pages = self.drop_pages_below(first_kept);
+        let Some(vfs) = &self.vfs else { return Ok(()) };
+        for file in pages.start / FILE_PAGES..pages.end / FILE_PAGES {
+            let path = file_path(file);
+            if !vfs.exists(&path) {
+                continue;
+            }
+            vfs.remove(&path).map_err(|e| StorageError::io("remove file", &path, e))?;
+            vfs.sync_dir(CLOG_DIR)
+                .map_err(|e| StorageError::io("fsync directory", CLOG_DIR, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// A new file's name is made durable before anything relies on its contents.
+fn open_for_writing(vfs: &dyn Vfs, path: &str) -> io::Result<Arc<dyn VfsFile>> {
+    let existed = vfs.exists(path);
+    let file = vfs.open(path, OpenMode::OpenOrCreate)?;
+    if !existed {
+        vfs.sync_dir(CLOG_DIR)?;
+    }
+    Ok(file)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::ids::Lsn;
+    use crate::txn::testing::TestLog;
+    use crate::vfs::{Fault, Op, SimDisk};
+
+    fn committed(clog: &CommitLog, xid: u64) -> bool {
+        clog.settled_status(Xid::new(xid)).commit().is_some()
+    }
+
+    fn filled(disk: &SimDisk) -> CommitLog {
+        let clog = CommitLog::open(Arc::new(disk.clone())).expect("open");
+        clog.ensure(Xid::new(40 * PAGE_XIDS)).expect("room");
+        for xid in [3, 2_015, 2_016, PAGE_XIDS, 33 * PAGE_XIDS + 7] {
+            clog.set_committed(Xid::new(xid), Lsn::new(64));
+        }
+        clog
+    }
+
+    #[test]
+    fn what_was_written_survives_any_crash() {
+        let disk = SimDisk::new(1);
+        let clog = filled(&disk);
+        assert_eq!(clog.write_dirty(&TestLog::new()).expect("write"), 41);
+        assert_eq!(clog.write_dirty(&TestLog::new()).expect("write"), 0);
+        clog.set_committed(Xid::new(9), Lsn::new(72));
+        for seed in 0..20 {
+            let clog = CommitLog::open(Arc::new(disk.crash(seed))).expect("open");
+            for xid in [3, 2_015, 2_016, PAGE_XIDS, 33 * PAGE_XIDS + 7] {
+                assert!(committed(&clog, xid), "{xid}");
+            }
+            assert!(!committed(&clog, 9) && !committed(&clog, 2_017));
+        }
+    }
+
+    #[test]
+    fn a_torn_page_is_readable_and_lacks_nothing_that_was_synced() {
+        let disk = SimDisk::new(2);
+        let clog = filled(&disk);
+        clog.write_dirty(&TestLog::new()).expect("write");
+        for xid in (5..PAGE_XIDS).step_by(101) {
+            clog.set_committed(Xid::new(xid), Lsn::new(80));
+        }
+        disk.inject(Fault::eio(Op::Sync));
+        assert!(clog.write_dirty(&TestLog::new()).is_err());
+        let mut torn = 0;
+        for seed in 0..50 {
+            let after = CommitLog::open(Arc::new(disk.crash(seed))).expect("open");
+            assert!(committed(&after, 3) && committed(&after, 2_016));
+            let kept = (5..PAGE_XIDS).step_by(101).filter(|xid| committed(&after, *xid)).count();
+            torn += usize::from(kept > 0 && kept < 319);
+        }
+        assert!(torn > 0, "some crash tore the page");
+        disk.clear_faults();
+        assert_eq!(clog.write_dirty(&TestLog::new()).expect("again"), 1);
+        let after = CommitLog::open(Arc::new(disk.crash(7))).expect("open");
+        assert!((5..PAGE_XIDS).step_by(101).all(|xid| committed(&after, xid)));
+    }
+
+    #[test]
+    fn damage_is_noticed_and_a_missing_file_too() {
+        let disk = SimDisk::new(3);
+        filled(&disk).write_dirty(&TestLog::new()).expect("write");
+        let hurt = disk.crash(1);
+        hurt.corrupt("pg_xact/0000", 100, 4);
+        assert!(CommitLog::open(Arc::new(hurt)).is_err());
+
+        let clog = CommitLog::open(Arc::new(disk.clone())).expect("open");
+        clog.ensure(Xid::new(100 * PAGE_XIDS)).expect("room");
+        clog.write_dirty(&TestLog::new()).expect("write");
+        disk.remove("pg_xact/0001").expect("remove");
+        assert!(CommitLog::open(Arc::new(disk)).is_err());
+    }
+
+    #[test]
+    fn truncation_removes_whole_files() {
+        let disk = SimDisk::new(4);
+        let clog = filled(&disk);
+        clog.write_dirty(&TestLog::new()).expect("write");
+        clog.truncate(Xid::new(33 * PAGE_XIDS)).expect("truncate");
+        assert_eq!(disk.list(CLOG_DIR).expect("list"), ["0001"]);
+        let clog = CommitLog::open(Arc::new(disk.crash(9))).expect("open");
+        assert_eq!(clog.page_range(), 32..41);
+        assert_eq!(clog.oldest(), Xid::new(32 * PAGE_XIDS));
+        assert!(committed(&clog, 33 * PAGE_XIDS + 7));
+    }
+
+    #[test]
+    fn no_bit_is_written_before_its_record_is_durable() {
+        let disk = SimDisk::new(5);
+        let clog = filled(&disk);
+        let log = TestLog::new();
+        clog.write_dirty(&log).expect("write");
+        assert!(log.flushed_to() >= Lsn::new(64));
+    }
+}
