@@ -14,7 +14,9 @@ mod tag;
 mod view;
 mod wait;
 
-#[cfg(test)]
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(all(test, not(shuttle)))]
 mod tests;
 
 pub use manager::{LockManager, OwnerHandle};

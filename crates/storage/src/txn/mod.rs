@@ -24,11 +24,11 @@ mod window;
 
 #[cfg(all(test, shuttle))]
 mod models;
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod property_tests;
 #[cfg(test)]
 pub(crate) mod testing;
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests;
 
 pub use cache::StatusCache;
