@@ -48,8 +48,7 @@ fn a_strong_lock_excludes_weak_ones() {
                     }
                 })
             };
-            let modes =
-                [LockMode::RowExclusive, LockMode::AccessExclusive, LockMode::RowExclusive];
+            let modes = [LockMode::RowExclusive, LockMode::AccessExclusive, LockMode::RowExclusive];
             let workers = modes.map(worker);
             workers.into_iter().for_each(|w| w.join().expect("worker"));
             assert_eq!(locks.table_size(), 0);

@@ -217,8 +217,7 @@ impl CommitLog {
                 continue;
             }
             vfs.remove(&path).map_err(|e| StorageError::io("remove file", &path, e))?;
-            vfs.sync_dir(CLOG_DIR)
-                .map_err(|e| StorageError::io("fsync directory", CLOG_DIR, e))?;
+            vfs.sync_dir(CLOG_DIR).map_err(|e| StorageError::io("fsync directory", CLOG_DIR, e))?;
         }
         Ok(())
     }
