@@ -4,11 +4,14 @@
 
 pub mod btree;
 pub mod buffer;
+pub mod engine;
 pub mod error;
 pub mod heap;
 pub mod ids;
 pub mod lock;
+pub mod maint;
 pub mod page;
+pub mod recovery;
 pub mod sync;
 pub mod txn;
 pub mod vfs;

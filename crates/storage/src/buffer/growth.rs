@@ -7,9 +7,11 @@ use super::frames::{ExclusivePage, TAGGED, VALID};
 use super::guards::{ExclusiveGuard, PinGuard};
 use super::pool::{BufferPool, Entered};
 use super::relfiles::{Persistence, RelFile, RelFiles};
-use crate::error::Result;
+use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Fork, PageId, RelId};
+use crate::page::PAGE_SIZE;
 use crate::sync::{Arc, thread};
+use crate::vfs::{OpenMode, Vfs};
 
 impl BufferPool {
     /// How many blocks a fork has; 0 when it was never written.
@@ -97,6 +99,43 @@ impl BufferPool {
         self.files.create(rel, persistence, false)
     }
 
+    /// Whether a relation has its main file.
+    pub fn rel_exists(&self, rel: RelId) -> bool {
+        self.files.exists(rel)
+    }
+
+    /// Makes the init fork a copy of the main fork as it is on disk, durably.
+    pub(crate) fn copy_main_to_init(&self, rel: RelId, fsync: bool) -> Result<()> {
+        let path = |fork| RelFiles::path_of(rel, fork, self.files.persistence(rel));
+        let vfs = &**self.files.vfs();
+        let blocks = self.block_count(rel, Fork::Main)?;
+        copy_file(vfs, &path(Fork::Main), &path(Fork::Init), u64::from(blocks), fsync)?;
+        if fsync { self.files.sync_names() } else { Ok(()) }
+    }
+
+    /// Makes every file written since it was last synced durable, and the names of all; tells how
+    /// many files there were.
+    pub(crate) fn sync_files(&self) -> Result<u64> {
+        let files = self.files.unsynced();
+        for file in &files {
+            self.files.sync(file)?;
+        }
+        self.files.sync_names()?;
+        Ok(files.len() as u64)
+    }
+
+    /// Asks the kernel to begin writing a range of a fork.
+    pub(crate) fn start_write_back(&self, rel: RelId, fork: Fork, block: BlockNo, blocks: u32) {
+        if let Ok(Some(file)) = self.files.find(rel, fork) {
+            self.files.start_write_back(&file, block, blocks);
+        }
+    }
+
+    /// Fails once an fsync of a data file has failed.
+    pub fn check_failed(&self) -> Result<()> {
+        self.files.check_failed()
+    }
+
     /// Makes an empty relation unless its files are there already: replay.
     pub(crate) fn replay_create_rel(&self, rel: RelId, persistence: Persistence) -> Result<()> {
         self.files.create(rel, persistence, true)
@@ -161,4 +200,35 @@ impl BufferPool {
             }
         }
     }
+}
+
+const COPY_STEP: u64 = 256 << 10;
+
+/// Makes `to` a copy of the first `blocks` blocks of `from`.
+pub(crate) fn copy_file(
+    vfs: &dyn Vfs,
+    from: &str,
+    to: &str,
+    blocks: u64,
+    fsync: bool,
+) -> Result<()> {
+    let open = |path, mode| vfs.open(path, mode).map_err(|e| StorageError::io("open file", path, e));
+    let (source, target) = (open(from, OpenMode::Open)?, open(to, OpenMode::OpenOrCreate)?);
+    let write = |e| StorageError::io("write file", to, e);
+    target.set_len(0).map_err(write)?;
+    let mut buffer = vec![0; COPY_STEP as usize];
+    let end = blocks * PAGE_SIZE as u64;
+    let mut at = 0;
+    while at < end {
+        let want = COPY_STEP.min(end - at) as usize;
+        source
+            .read_exact_at(&mut buffer[..want], at)
+            .map_err(|e| StorageError::io("read file", from, e))?;
+        target.write_at(&buffer[..want], at).map_err(write)?;
+        at += want as u64;
+    }
+    if fsync {
+        target.sync().map_err(|e| StorageError::io("fsync file", to, e))?;
+    }
+    Ok(())
 }

@@ -21,6 +21,7 @@ mod writeback;
 pub(crate) use change::replay_page;
 pub use change::{ChangeLog, CriticalSection, OpError, PageOp};
 pub use frames::FrameExtras;
+pub(crate) use growth::copy_file;
 pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};
 pub use pool::{BufferPool, FRAMES_MIN, LogFlush, PoolOptions, WriteBackHook};
 pub use relfiles::Persistence;

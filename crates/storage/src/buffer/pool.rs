@@ -26,12 +26,19 @@ use crate::page::Page;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, thread};
 use crate::vfs::Vfs;
+use crate::wal::Wal;
 use std::sync::OnceLock;
 
 /// What the pool needs from the log: WAL before data.
 pub trait LogFlush: Send + Sync {
     /// Makes the log durable up to `lsn`.
     fn flush_to(&self, lsn: Lsn) -> Result<()>;
+}
+
+impl LogFlush for Wal {
+    fn flush_to(&self, lsn: Lsn) -> Result<()> {
+        self.flush(lsn)
+    }
 }
 
 /// Called with the copy of a page that is about to be written; see `heap/` for its use: hints of

@@ -79,7 +79,7 @@ impl Replay<'_> {
     }
 
     fn end_record(&mut self, record: &DecodedRecord) -> Result<EndRecord> {
-        let end = crate::txn::decode_end(record.xid, &record.data)?;
+        let end = crate::txn::decode_end_record(record.xid, &record.data)?;
         for child in &end.children {
             self.saw_xid(*child);
         }

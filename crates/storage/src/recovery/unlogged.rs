@@ -6,14 +6,14 @@
 //!
 //! A temporary relation belongs to a session that is gone: its files go at every start.
 
-use crate::buffer::{BufferPool, Persistence};
+use crate::buffer::{BufferPool, Persistence, copy_file};
 use crate::error::{Result, StorageError};
 use crate::ids::{Fork, RelId};
+use crate::page::PAGE_SIZE;
 use crate::vfs::{OpenMode, Vfs};
 use std::io;
 
 const BASE: &str = "base";
-const COPY_STEP: usize = 256 << 10;
 
 fn list(vfs: &dyn Vfs) -> Result<Vec<(String, RelId, Fork, bool)>> {
     let names = vfs.list(BASE).map_err(|e| StorageError::io("list", BASE, e))?;
@@ -62,28 +62,9 @@ pub(super) fn reset(vfs: &dyn Vfs, pool: &BufferPool, fsync: bool) -> Result<u64
 fn copy_init(vfs: &dyn Vfs, rel: RelId, fsync: bool) -> Result<()> {
     let from_path = BufferPool::file_path(rel, Fork::Init, Persistence::Unlogged);
     let to_path = BufferPool::file_path(rel, Fork::Main, Persistence::Unlogged);
-    copy_file(vfs, &from_path, &to_path, fsync)
-}
-
-/// Copies a file's bytes into a new or emptied one, durably.
-pub(crate) fn copy_file(vfs: &dyn Vfs, from: &str, to: &str, fsync: bool) -> Result<()> {
-    let source = vfs.open(from, OpenMode::Open).map_err(|e| StorageError::io("open file", from, e))?;
-    let io = |e| StorageError::io("write file", to, e);
-    let target = vfs.open(to, OpenMode::OpenOrCreate).map_err(io)?;
-    target.set_len(0).map_err(io)?;
-    let mut buffer = vec![0; COPY_STEP];
-    let mut at = 0;
-    loop {
-        let n =
-            source.read_at(&mut buffer, at).map_err(|e| StorageError::io("read file", from, e))?;
-        if n == 0 {
-            break;
-        }
-        target.write_at(&buffer[..n], at).map_err(io)?;
-        at += n as u64;
-    }
-    if fsync {
-        target.sync().map_err(|e| StorageError::io("fsync file", to, e))?;
-    }
-    Ok(())
+    let bytes = vfs
+        .open(&from_path, OpenMode::Open)
+        .and_then(|file| file.len())
+        .map_err(|e| StorageError::io("open file", &from_path, e))?;
+    copy_file(vfs, &from_path, &to_path, bytes / PAGE_SIZE as u64, fsync)
 }

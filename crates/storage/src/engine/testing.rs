@@ -1,0 +1,75 @@
+//! Engines for tests: over a simulated disk, without threads, small.
+//!
+//! ```
+//! use inkling_storage::engine::testing;
+//! let sim = testing::Sim::new(1);
+//! let engine = sim.open();
+//! engine.checkpoint(inkling_storage::engine::CheckpointKind::Immediate).unwrap();
+//! ```
+
+use super::{Engine, EngineOptions, OpenOutcome};
+use crate::error::Result;
+use crate::page::PAGE_SIZE;
+use crate::vfs::{Clock, SimClock, SimDisk, Vfs};
+use crate::wal::WalOptions;
+use std::sync::Arc;
+
+/// Few frames, small log files, nothing in the background, no messages.
+pub fn options(frames: usize) -> EngineOptions {
+    let wal = WalOptions {
+        segment_size: 1 << 20,
+        buffer_size: 1 << 20,
+        background_writer: false,
+        ..WalOptions::default()
+    };
+    EngineOptions {
+        shared_buffers_bytes: frames * PAGE_SIZE,
+        wal,
+        background_threads: false,
+        log_sink: Arc::new(|_, _| {}),
+        ..EngineOptions::default()
+    }
+}
+
+/// A simulated host: a disk that can lose power, and a clock.
+pub struct Sim {
+    pub disk: SimDisk,
+    pub clock: Arc<SimClock>,
+    pub options: EngineOptions,
+}
+
+impl Sim {
+    /// A new host with an empty disk; everything random about it follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Sim { disk: SimDisk::new(seed), clock: Arc::new(SimClock::new()), options: options(256) }
+    }
+
+    /// The engine on this host, opened or made.
+    pub fn try_open(&self) -> Result<(Arc<Engine>, OpenOutcome)> {
+        let vfs: Arc<dyn Vfs> = Arc::new(self.disk.clone());
+        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
+        Engine::open(vfs, clock, self.options.clone())
+    }
+
+    /// As [`Self::try_open`], where it cannot fail.
+    pub fn open(&self) -> Arc<Engine> {
+        match self.try_open() {
+            Ok((engine, _)) => engine,
+            Err(e) => panic!("the engine did not open: {e}"),
+        }
+    }
+
+    /// The host after a power failure, and a possible disk of it.
+    pub fn crash(&self, seed: u64) -> Sim {
+        Sim {
+            disk: self.disk.crash(seed),
+            clock: Arc::clone(&self.clock),
+            options: self.options.clone(),
+        }
+    }
+}
+
+/// An engine on a simulated disk of its own, for tests that need just one.
+pub fn open_for_test() -> Arc<Engine> {
+    Sim::new(0).open()
+}

@@ -1,0 +1,20 @@
+//! Background work on the data directory: checkpoints, and pages cleaned ahead of need. Rules:
+//! `README.md` here.
+//!
+//! ```text
+//!   checkpointer        every checkpoint_timeout, or after max_wal_size of log
+//!   background writer   every bgwriter_delay: clean frames ahead of the clock hand, and the
+//!                       transactions' own housekeeping (floor, settled chunks)
+//! ```
+//!
+//! Everything they do can be called inline instead ([`checkpoint`], [`background_round`]), which is
+//! what simulations do. A failure in the background is reported and tried again; it ends nothing.
+
+mod checkpoint;
+mod cleaner;
+mod threads;
+
+pub(crate) use checkpoint::{Checkpoints, checkpoint};
+pub use checkpoint::{CheckpointKind, CheckpointStats};
+pub(crate) use cleaner::{Cleaner, background_round};
+pub(crate) use threads::Threads;
