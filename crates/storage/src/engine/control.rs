@@ -278,10 +278,10 @@ mod tests {
             assert_eq!(again.data().next_xid, Xid::new(n));
         }
         // Sequence 5 is in copy B, 4 in copy A.
-        damage(&vfs, COPY_B_AT + 100, &[0xFF]);
+        damage(&vfs, COPY_B_AT + 300, &[0xFF]);
         let again = ControlFile::open(&vfs, false).expect("open");
         assert_eq!(again.data().next_xid, Xid::new(6));
-        damage(&vfs, 100, &[0xFF]);
+        damage(&vfs, 300, &[0xFF]);
         let err = ControlFile::open(&vfs, false).map(drop).expect_err("both are damaged");
         assert!(err.to_string().contains("damaged"), "{err}");
     }

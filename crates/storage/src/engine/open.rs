@@ -274,7 +274,6 @@ fn create(host: &Host, options: &EngineOptions) -> Result<(Parts, Recovered)> {
     let fresh = Recovered {
         next_xid: Xid::FIRST_NORMAL,
         next_rel: FIRST_REL,
-        oldest_xid: Xid::FIRST_NORMAL,
         clean: true,
         stats: RecoveryStats::default(),
     };
@@ -349,7 +348,6 @@ fn start(
         checkpoint: data.checkpoint,
         next_xid: data.next_xid,
         next_rel: data.next_rel,
-        oldest_xid: data.oldest_xid,
         segment_size: data.wal_segment_size,
         shut_down,
         fsync: options.fsync,

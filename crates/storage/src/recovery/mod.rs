@@ -94,7 +94,6 @@ pub struct RecoveryStats {
 pub(crate) struct Recovered {
     pub next_xid: Xid,
     pub next_rel: RelId,
-    pub oldest_xid: Xid,
     /// Only the shutdown checkpoint was found.
     pub clean: bool,
     pub stats: RecoveryStats,
@@ -112,7 +111,6 @@ pub(crate) struct Start<'a> {
     pub checkpoint: Lsn,
     pub next_xid: Xid,
     pub next_rel: RelId,
-    pub oldest_xid: Xid,
     pub segment_size: u64,
     /// The last run ended with a shutdown checkpoint.
     pub shut_down: bool,
@@ -135,7 +133,6 @@ pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
         table: start.table,
         next_xid: start.next_xid,
         next_rel: start.next_rel,
-        oldest_xid: start.oldest_xid,
         created: HashMap::new(),
         dropped: HashMap::new(),
         missing: BTreeMap::new(),
@@ -177,7 +174,6 @@ pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
     Ok(Recovered {
         next_xid: replay.next_xid,
         next_rel: replay.next_rel,
-        oldest_xid: replay.oldest_xid,
         clean,
         stats,
     })

@@ -17,7 +17,6 @@ pub(super) struct Replay<'a> {
     pub table: &'a RedoTable,
     pub next_xid: Xid,
     pub next_rel: RelId,
-    pub oldest_xid: Xid,
     /// Files whose creator's fate is not known yet.
     pub created: HashMap<RelId, Xid>,
     /// Files whose dropper's fate is not known yet.
@@ -94,7 +93,6 @@ impl Replay<'_> {
     fn checkpoint(&mut self, data: &CheckpointData) {
         self.next_xid = self.next_xid.max(data.next_xid);
         self.next_rel = self.next_rel.max(data.next_rel);
-        self.oldest_xid = self.oldest_xid.max(data.oldest_xid);
         for (rel, xid) in &data.created {
             self.created.entry(*rel).or_insert(*xid);
         }
