@@ -212,7 +212,8 @@ pub(crate) fn copy_file(
     blocks: u64,
     fsync: bool,
 ) -> Result<()> {
-    let open = |path, mode| vfs.open(path, mode).map_err(|e| StorageError::io("open file", path, e));
+    let open =
+        |path, mode| vfs.open(path, mode).map_err(|e| StorageError::io("open file", path, e));
     let (source, target) = (open(from, OpenMode::Open)?, open(to, OpenMode::OpenOrCreate)?);
     let write = |e| StorageError::io("write file", to, e);
     target.set_len(0).map_err(write)?;

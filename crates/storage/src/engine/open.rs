@@ -81,8 +81,11 @@ impl Engine {
                 engine.checkpoint(CheckpointKind::EndOfRecovery)?;
                 report(&engine, &recovered.stats);
             }
-            let outcome =
-                if clean { OpenOutcome::CleanStart } else { OpenOutcome::Recovered(recovered.stats) };
+            let outcome = if clean {
+                OpenOutcome::CleanStart
+            } else {
+                OpenOutcome::Recovered(recovered.stats)
+            };
             engine.threads.start(&engine);
             return Ok((engine, outcome));
         }
@@ -172,9 +175,8 @@ fn has_version(vfs: &dyn Vfs) -> Result<bool> {
         Err(e) => return Err(StorageError::io("open file", VERSION_PATH, e)),
     };
     let mut text = [0; 64];
-    let len = file
-        .read_at(&mut text, 0)
-        .map_err(|e| StorageError::io("read file", VERSION_PATH, e))?;
+    let len =
+        file.read_at(&mut text, 0).map_err(|e| StorageError::io("read file", VERSION_PATH, e))?;
     let text = String::from_utf8_lossy(&text[..len]);
     let found = text.trim();
     if found == VERSION_TEXT.trim() {
@@ -186,7 +188,10 @@ fn has_version(vfs: &dyn Vfs) -> Result<bool> {
     let what = if found.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         format!("this is a data directory of PostgreSQL {found}, not of Inkling")
     } else {
-        format!("data directory has version \"{found}\", this program needs \"{}\"", VERSION_TEXT.trim())
+        format!(
+            "data directory has version \"{found}\", this program needs \"{}\"",
+            VERSION_TEXT.trim()
+        )
     };
     Err(StorageError::DataDirectory { what })
 }

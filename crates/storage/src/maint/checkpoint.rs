@@ -139,7 +139,8 @@ fn report(engine: &Engine, kind: CheckpointKind, stats: &CheckpointStats) {
 fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
     engine.check_health()?;
     let started = engine.clock.monotonic_micros();
-    if kind == CheckpointKind::Timed && engine.wal.inserted() == engine.checkpoints.last.lock().record
+    if kind == CheckpointKind::Timed
+        && engine.wal.inserted() == engine.checkpoints.last.lock().record
     {
         engine.checkpoints.last.lock().started_micros = started;
         return Ok(CheckpointStats::default());
@@ -258,7 +259,14 @@ struct WriteBackHints<'e> {
 impl<'e> WriteBackHints<'e> {
     fn new(engine: &'e Engine) -> Self {
         let after = engine.options().checkpoint_flush_after;
-        WriteBackHints { engine, after, file: (RelId::INVALID, Fork::Main), first: 0, end: 0, count: 0 }
+        WriteBackHints {
+            engine,
+            after,
+            file: (RelId::INVALID, Fork::Main),
+            first: 0,
+            end: 0,
+            count: 0,
+        }
     }
 
     fn note(&mut self, page: &ToWrite) {

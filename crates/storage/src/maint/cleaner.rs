@@ -32,11 +32,8 @@ pub(crate) fn background_round(engine: &Engine) -> Result<usize> {
     let hand = engine.pool.hand_position();
     let taken = hand.wrapping_sub(state.hand) as f64;
     state.hand = hand;
-    state.need = if taken > state.need {
-        taken
-    } else {
-        state.need + (taken - state.need) / SMOOTHING
-    };
+    state.need =
+        if taken > state.need { taken } else { state.need + (taken - state.need) / SMOOTHING };
     let look = (state.need * options.bgwriter_multiplier).ceil() as usize;
     drop(state);
     Ok(engine.pool.clean_ahead(look, options.bgwriter_max_pages)?.written)

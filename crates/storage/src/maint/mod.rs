@@ -14,7 +14,7 @@ mod checkpoint;
 mod cleaner;
 mod threads;
 
-pub(crate) use checkpoint::{Checkpoints, checkpoint};
 pub use checkpoint::{CheckpointKind, CheckpointStats};
+pub(crate) use checkpoint::{Checkpoints, checkpoint};
 pub(crate) use cleaner::{Cleaner, background_round};
 pub(crate) use threads::Threads;

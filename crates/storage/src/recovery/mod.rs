@@ -171,12 +171,7 @@ pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
         stats.unlogged_reset = unlogged::reset(&**start.vfs, start.pool, start.fsync)?;
     }
     stats.micros = start.clock.monotonic_micros().saturating_sub(began);
-    Ok(Recovered {
-        next_xid: replay.next_xid,
-        next_rel: replay.next_rel,
-        clean,
-        stats,
-    })
+    Ok(Recovered { next_xid: replay.next_xid, next_rel: replay.next_rel, clean, stats })
 }
 
 /// Makes the log durable before anything of it reaches a data file. What replay reads may be in

@@ -44,11 +44,16 @@ pub(super) fn remove_temporary(vfs: &dyn Vfs) -> Result<()> {
 /// Empties the unlogged relations; tells how many.
 pub(super) fn reset(vfs: &dyn Vfs, pool: &BufferPool, fsync: bool) -> Result<u64> {
     let files = list(vfs)?;
-    let unlogged: Vec<RelId> =
-        files.iter().filter(|(_, _, fork, _)| *fork == Fork::Init).map(|(_, rel, ..)| *rel).collect();
+    let unlogged: Vec<RelId> = files
+        .iter()
+        .filter(|(_, _, fork, _)| *fork == Fork::Init)
+        .map(|(_, rel, ..)| *rel)
+        .collect();
     for rel in &unlogged {
         pool.forget_rel(*rel);
-        for (path, ..) in files.iter().filter(|(_, r, fork, t)| r == rel && *fork != Fork::Init && !t) {
+        for (path, ..) in
+            files.iter().filter(|(_, r, fork, t)| r == rel && *fork != Fork::Init && !t)
+        {
             remove(vfs, path)?;
         }
         copy_init(vfs, *rel, fsync)?;

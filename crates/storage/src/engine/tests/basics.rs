@@ -3,7 +3,9 @@
 use super::toy::{self, add, add_page, begin, commit, read, reopened};
 use crate::buffer::Persistence;
 use crate::engine::testing::Sim;
-use crate::engine::{CheckpointKind, ControlState, Engine, EngineOptions, OpenOutcome, ShutdownMode};
+use crate::engine::{
+    CheckpointKind, ControlState, Engine, EngineOptions, OpenOutcome, ShutdownMode,
+};
 use crate::ids::{Fork, PageId, RelId, Xid};
 use crate::txn::TxnHost;
 use crate::vfs::{OpenMode, Vfs};

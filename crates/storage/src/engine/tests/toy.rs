@@ -113,8 +113,7 @@ pub fn add(engine: &Engine, xid: Xid, pages: &[PageId], slot: u8, delta: u64) ->
     let mut sorted = pages.to_vec();
     sorted.sort_by_key(|id| (id.rel, id.block));
     sorted.dedup();
-    let guards =
-        sorted.iter().map(|id| engine.pool.exclusive(*id)).collect::<Result<Vec<_>>>()?;
+    let guards = sorted.iter().map(|id| engine.pool.exclusive(*id)).collect::<Result<Vec<_>>>()?;
     let mut cs = CriticalSection::begin(engine.log(), xid)?;
     for guard in guards {
         let at = cs.add(guard);
