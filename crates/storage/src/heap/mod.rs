@@ -23,6 +23,7 @@
 pub mod codec;
 pub mod dump;
 pub mod page;
+pub mod ops;
 mod tuple;
 
 pub use page::{BadPage, MAX_ATTRS, MAX_TUPLE};
@@ -132,3 +133,6 @@ impl<T> TupleResult<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

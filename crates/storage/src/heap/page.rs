@@ -158,10 +158,10 @@ pub fn offset_of(base: u64, xid: Xid) -> Option<u32> {
     if distance < OFFSET_FIRST { None } else { u32::try_from(distance).ok() }
 }
 
-/// The base for a page whose newest xid is `xid`: it lies about 2^31 below, so that older
+/// The base for a page whose newest xid is `xid`: it lies 2^30 to 2^31 below, so that older
 /// transactions that still run can write here too, and 2^31 newer ones follow before a rebase.
 pub const fn base_for(xid: Xid) -> u64 {
-    (xid.raw() & !0x7FFF_FFFF).saturating_sub(1 << 31)
+    (xid.raw() & !0x3FFF_FFFF).saturating_sub(1 << 30)
 }
 
 /// Where the column values start, given the length of the null bitmap (0 = none).
