@@ -1,0 +1,285 @@
+//! Removing what nobody can see any more, one page at a time.
+//!
+//! ```text
+//!   before:  lp1 -> v1 (dead) -> v2 (dead) -> v3 (live)      v1 .. v3 one HOT chain
+//!   after:   lp1 => lp3 -> v3                                lp2 unused, bytes of v1, v2 free
+//! ```
+//!
+//! A *root* is a line pointer that index entries name: a tuple that is not heap-only, or a redirect.
+//! From each root the chain is walked; versions up to the last dead one go. If a member is left,
+//! the root is redirected to it; if none is, the root becomes dead and waits for vacuum to remove
+//! the index entries. Heap-only members become unused at once: no index names them.
+//!
+//! Rules:
+//! - P1. A version goes only when [`vacuum_fate`] says `Dead`: its deleter committed at or before
+//!   the horizon, or its inserter aborted.
+//! - P2. The chain is walked over matching xmax/xmin pairs only; a heap-only tuple that no root
+//!   reaches goes when it is dead itself.
+//! - P3. The exclusive latch is enough. Readers copy what they want under the share latch and
+//!   keep no offsets into the page, so moving bytes disturbs nobody. (PostgreSQL hands out
+//!   pointers into the page and needs a cleanup lock here.)
+//! - P4. Readers never prune. Writers do, when they need the room.
+//! - P5. Before an xid is frozen, the dead versions of its page go: what is left of a chain never
+//!   has to be matched against an xmin that was replaced by "frozen".
+
+use super::ops::{CLEAR_XMAX, FREEZE_XMIN, HeapOp, PruneLists};
+use super::page::{self, LineState};
+use super::state::HeapCounters;
+use super::visibility::{Fate, vacuum_fate};
+use crate::buffer::{CriticalSection, ExclusiveGuard};
+use crate::engine::Engine;
+use crate::error::{Result, StorageError};
+use crate::ids::{Lsn, SlotNo, Xid};
+use crate::page::{PAGE_SIZE, Page};
+use crate::txn::{TxnManager, XidStatus};
+
+/// Below this much free space a page is worth pruning, whoever comes by.
+const LOW_SPACE: usize = PAGE_SIZE / 10;
+
+/// The persistent hints of a tuple, as [`vacuum_fate`] takes them.
+fn own_hints(t: &super::TupleRef<'_>) -> u8 {
+    ((t.mask() & page::HINTS) >> page::HINT_SHIFT) as u8
+}
+
+/// What a walk over the page found out about one slot.
+fn fate_of(txns: &TxnManager, p: &Page, slot: SlotNo, horizon: Lsn) -> Option<Fate> {
+    let t = page::tuple(p, slot)?;
+    Some(vacuum_fate(txns, &t, p.base(), own_hints(&t), horizon))
+}
+
+struct Plan<'a> {
+    page: &'a Page,
+    txns: &'a TxnManager,
+    horizon: Lsn,
+    seen: Vec<bool>,
+    lists: PruneLists,
+}
+
+impl Plan<'_> {
+    /// An xid whose end may make more removable later.
+    fn note_later(&mut self, xid: Xid) {
+        let hint = &mut self.lists.hint;
+        if xid.is_normal() && (!hint.is_valid() || xid < *hint) {
+            *hint = xid;
+        }
+    }
+
+    /// Walks the chain of one root.
+    fn chain(&mut self, root: SlotNo, first: SlotNo) {
+        let mut members: Vec<SlotNo> = Vec::new();
+        let mut dead_upto = 0;
+        let mut prior = Xid::INVALID;
+        let mut at = first;
+        while let Some(t) = page::tuple(self.page, at) {
+            let base = self.page.base();
+            let fresh = at == root || t.is_heap_only();
+            if self.seen[at.index()] || !fresh || (prior.is_valid() && t.xmin(base) != prior) {
+                break;
+            }
+            self.seen[at.index()] = true;
+            members.push(at);
+            match vacuum_fate(self.txns, &t, base, own_hints(&t), self.horizon) {
+                Fate::Dead => dead_upto = members.len(),
+                Fate::RecentlyDead(xid) => self.note_later(xid),
+                Fate::InsertInProgress(xid) | Fate::DeleteInProgress(xid) => {
+                    self.note_later(xid);
+                    break;
+                }
+                Fate::Live => break,
+            }
+            match t.next() {
+                Some(next) if t.is_hot_updated() => at = next.slot,
+                _ => break,
+            }
+            prior = t.xmax(base);
+        }
+        if dead_upto > 0 {
+            self.remove(root, &members, dead_upto);
+        } else if members.is_empty() {
+            // A redirect to nothing: its last member went as unreached garbage.
+            self.lists.dead.push(root);
+        }
+    }
+
+    fn remove(&mut self, root: SlotNo, members: &[SlotNo], dead_upto: usize) {
+        for slot in members[..dead_upto].iter().filter(|slot| **slot != root) {
+            self.lists.unused.push(*slot);
+        }
+        match members.get(dead_upto) {
+            Some(heir) => self.lists.redirects.push((root, *heir)),
+            None => self.lists.dead.push(root),
+        }
+    }
+}
+
+/// What pruning this page would do.
+pub fn plan(txns: &TxnManager, p: &Page, horizon: Lsn) -> PruneLists {
+    let count = page::slot_count(p);
+    let mut plan =
+        Plan { page: p, txns, horizon, seen: vec![false; count], lists: PruneLists::default() };
+    for slot in page::slots(p) {
+        let Some(l) = page::line(p, slot) else { continue };
+        match l.state() {
+            LineState::Redirect => plan.chain(slot, l.target()),
+            LineState::Normal if page::tuple(p, slot).is_some_and(|t| !t.is_heap_only()) => {
+                plan.chain(slot, slot);
+            }
+            _ => {}
+        }
+    }
+    for slot in page::slots(p) {
+        if plan.seen[slot.index()] {
+            continue;
+        }
+        match fate_of(txns, p, slot, horizon) {
+            // Of a chain whose update aborted.
+            Some(Fate::Dead) => plan.lists.unused.push(slot),
+            Some(
+                Fate::RecentlyDead(xid) | Fate::InsertInProgress(xid) | Fate::DeleteInProgress(xid),
+            ) => plan.note_later(xid),
+            _ => {}
+        }
+    }
+    plan.lists
+}
+
+/// Whether the page's prune hint says that something may be removable by now.
+pub fn worth_a_look(txns: &TxnManager, p: &Page, horizon: Lsn) -> bool {
+    let hint = Xid::new(p.hint());
+    match hint.is_valid().then(|| txns.status(hint)) {
+        None | Some(XidStatus::InProgress) => false,
+        Some(XidStatus::Aborted) => true,
+        Some(XidStatus::Committed(stamp)) => stamp.lsn() <= horizon,
+    }
+}
+
+/// Adds a prune to a section, with what has to be forgotten about the slots.
+pub(super) fn add_prune(cs: &mut CriticalSection<'_>, at: usize, lists: PruneLists) {
+    let op = HeapOp::Prune(lists);
+    op.for_each_touched(|slot| cs.clear_hints(at, slot));
+    cs.apply(at, &op);
+}
+
+fn count(e: &Engine, lists: &PruneLists) {
+    let gone = lists.unused.len() + lists.dead.len() + lists.redirects.len();
+    HeapCounters::add(&e.heap.counters.pages_pruned, 1);
+    HeapCounters::add(&e.heap.counters.versions_pruned, gone as u64);
+}
+
+/// Prunes a latched page if that removes something. The page comes back latched.
+pub(super) fn prune<'e>(
+    e: &'e Engine,
+    guard: ExclusiveGuard<'e>,
+    horizon: Lsn,
+) -> Result<(ExclusiveGuard<'e>, bool)> {
+    let lists = plan(&e.txns, &guard, horizon);
+    if lists.is_empty() {
+        return Ok((guard, false));
+    }
+    count(e, &lists);
+    let mut cs = CriticalSection::begin(e.log(), Xid::INVALID)?;
+    let at = cs.add(guard);
+    add_prune(&mut cs, at, lists);
+    let (_, mut guards) = cs.finish();
+    let guard = guards.pop().expect("the page that was added");
+    Ok((guard, true))
+}
+
+/// Prunes a latched page when it is nearly full and its hint is promising.
+pub(super) fn prune_for_room<'e>(
+    e: &'e Engine,
+    guard: ExclusiveGuard<'e>,
+    need: usize,
+) -> Result<ExclusiveGuard<'e>> {
+    if guard.hint() == 0 || page::room(&guard) >= need.max(LOW_SPACE) {
+        return Ok(guard);
+    }
+    let horizon = e.txns.recent_horizon();
+    if !worth_a_look(&e.txns, &guard, horizon) {
+        return Ok(guard);
+    }
+    prune(e, guard, horizon).map(|(guard, _)| guard)
+}
+
+/// Which xids of a page (after pruning) can be resolved, among those that `old` picks.
+///
+/// xmin: committed at or before `horizon`. xmax: aborted, or a lock of a transaction that ended;
+/// a deletion that counts is never touched (semantics 49).
+pub fn freeze_plan(
+    txns: &TxnManager,
+    p: &Page,
+    horizon: Lsn,
+    skip: &[SlotNo],
+    old: impl Fn(Xid) -> bool,
+) -> Vec<(SlotNo, u8)> {
+    let base = p.base();
+    let mut found = Vec::new();
+    for slot in page::slots(p) {
+        let Some(t) = page::tuple(p, slot).filter(|_| !skip.contains(&slot)) else { continue };
+        let (xmin, xmax) = (t.xmin(base), t.xmax(base));
+        let mut actions = 0;
+        if xmin.is_normal()
+            && old(xmin)
+            && txns.status(xmin).commit().is_some_and(|stamp| stamp.lsn() <= horizon)
+        {
+            actions |= FREEZE_XMIN;
+        }
+        if xmax.is_normal() && old(xmax) {
+            let over = match txns.status(xmax) {
+                XidStatus::InProgress => false,
+                XidStatus::Aborted => true,
+                XidStatus::Committed(_) => t.is_lock_only(),
+            };
+            if over {
+                actions |= CLEAR_XMAX;
+            }
+        }
+        if actions != 0 {
+            found.push((slot, actions));
+        }
+    }
+    found
+}
+
+/// Makes the page able to express `xid`: if its base cannot, prunes, resolves the old xids and
+/// moves the base, in one section before the caller's own.
+pub(super) fn make_expressible<'e>(
+    e: &'e Engine,
+    guard: ExclusiveGuard<'e>,
+    xid: Xid,
+) -> Result<ExclusiveGuard<'e>> {
+    if page::offset_of(guard.base(), xid).is_some() {
+        return Ok(guard);
+    }
+    let horizon = e.txns.horizon();
+    let (guard, _) = prune(e, guard, horizon)?;
+    let frozen = freeze_plan(&e.txns, &guard, horizon, &[], |_| true);
+    let mut after = (*guard).clone();
+    HeapOp::Freeze { slots: frozen.clone() }
+        .apply(&mut after)
+        .map_err(|bad| StorageError::corrupt_page(guard.id(), bad.to_string()))?;
+    let left = page::slots(&after).filter_map(|slot| page::tuple(&after, slot));
+    let all: Vec<Xid> = left
+        .flat_map(|t| [t.xmin(after.base()), t.xmax(after.base())])
+        .filter(|x| x.is_normal())
+        .chain([xid])
+        .collect();
+    let newest = all.iter().copied().max().unwrap_or(xid);
+    let base = page::base_for(newest);
+    if all.iter().any(|x| page::offset_of(base, *x).is_none()) {
+        return Err(StorageError::Limit {
+            what: format!(
+                "page {:?} holds rows of transactions too far apart; end old transactions and vacuum",
+                guard.id()
+            ),
+        });
+    }
+    let mut cs = CriticalSection::begin(e.log(), Xid::INVALID)?;
+    let at = cs.add(guard);
+    for op in [HeapOp::Freeze { slots: frozen }, HeapOp::Rebase { base }] {
+        op.for_each_touched(|slot| cs.clear_hints(at, slot));
+        cs.apply(at, &op);
+    }
+    let (_, mut guards) = cs.finish();
+    Ok(guards.pop().expect("the page that was added"))
+}
