@@ -95,8 +95,10 @@ impl Plan<'_> {
         }
         if dead_upto > 0 {
             self.remove(root, &members, dead_upto);
-        } else if members.is_empty() {
-            // A redirect to nothing: its last member went as unreached garbage.
+        } else if members.is_empty()
+            && page::line(self.page, first).is_none_or(|l| l == page::Line::UNUSED)
+        {
+            // A redirect to nothing.
             self.lists.dead.push(root);
         }
     }

@@ -1,0 +1,439 @@
+//! Reading: one row, the row behind an index entry, a page at a time, the newest version.
+//!
+//! All of these take a share latch, decide, copy, and let go. Nothing here changes a page, and
+//! nothing here can: a share guard gives `&Page` only. Hints and summaries that are learned on the
+//! way go to the buffer frame, under the same latch.
+//!
+//! ```text
+//!   scan_page:   flag ALL_VISIBLE?  ─┐
+//!                summary <= my S?   ─┴─> every tuple: list line pointers, copy the page
+//!                otherwise           ──> judge each tuple; all visible to me and settled enough?
+//!                                        then leave a summary for the next one, else hints
+//! ```
+//!
+//! A summary at position L says: each tuple here is visible to every snapshot at or after L. It is
+//! left only when no tuple is one's own, none was seen before its synchronous commit was flushed,
+//! and no deletion, not even one in progress, stands in an xmax. So a page taken by its summary
+//! adds nothing to `undurable_seen` (semantics 22), and a session's own changes are never missed,
+//! because every change clears the summary.
+
+use super::HeapRel;
+use super::page::{self, ALL_VISIBLE, Line, LineState};
+use super::tuple::{PageScan, ScanItem, TupleBuf, TupleRef};
+use super::visibility::{ALWAYS, Dirty, Fate, HintPolicy, Judge, VisState, vacuum_fate};
+use super::write::{bad_page, check_class, judge, pin_block};
+use super::{RowLock, TupleResult};
+use crate::btree::UniqueVerdict;
+use crate::buffer::{FrameExtras, PinGuard, ShareGuard};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::ids::{BlockNo, CommandId, Lsn, PageId, RowId, SlotNo, Xid};
+use crate::page::Page;
+use crate::txn::{Snapshot, Transaction};
+
+/// Who reads, and as of when.
+#[derive(Clone, Copy)]
+pub struct ReadCx<'a> {
+    pub snapshot: Snapshot,
+    pub tx: &'a Transaction,
+    /// Effects of earlier commands of `tx` are visible. A cursor keeps the command that opened it.
+    pub command: CommandId,
+    /// The session's cache and counters.
+    pub state: &'a VisState,
+    pub policy: HintPolicy,
+}
+
+impl<'a> ReadCx<'a> {
+    /// Reads as the current command of `tx`, with the engine's hint policy.
+    pub fn new(e: &Engine, tx: &'a Transaction, snapshot: Snapshot, state: &'a VisState) -> Self {
+        let policy = e.heap.hint_policy();
+        ReadCx { snapshot, tx, command: tx.command_id(), state, policy }
+    }
+
+    fn judge(&self, e: &'a Engine) -> Judge<'a> {
+        Judge {
+            txns: &e.txns,
+            tx: self.tx,
+            command: self.command,
+            state: self.state,
+            policy: self.policy,
+            flushed: e.wal.flushed(),
+        }
+    }
+
+    /// Whether a page may be taken whole, and on whose word.
+    #[inline]
+    fn takes_whole(&self, page: &Page, frame: &FrameExtras) -> bool {
+        if !self.policy.page_level() {
+            return false;
+        }
+        if page.flags() & ALL_VISIBLE != 0 {
+            self.state.counters.page_all_visible();
+            return true;
+        }
+        let summary = frame.summary();
+        let whole = summary.is_valid() && summary <= self.snapshot.s;
+        if whole {
+            self.state.counters.page_by_summary();
+        }
+        whole
+    }
+}
+
+/// Whether the snapshot sees a tuple in a latched page; leaves hints behind.
+fn sees(
+    judge: &Judge<'_>,
+    cx: &ReadCx<'_>,
+    page: &ShareGuard<'_>,
+    slot: SlotNo,
+    t: &TupleRef<'_>,
+) -> bool {
+    if cx.takes_whole(page, page.frame()) {
+        return true;
+    }
+    let seen = judge.mvcc(&cx.snapshot, t, page.base(), page.frame().hint(slot), page.lsn());
+    if seen.learned != 0 {
+        page.frame().set_hint(slot, seen.learned);
+    }
+    seen.visible
+}
+
+/// The tuple of a slot, if it has one; corrupt ones are errors.
+fn tuple_of<'p>(page: &'p Page, id: PageId, slot: SlotNo) -> Result<Option<TupleRef<'p>>> {
+    match page::line(page, slot) {
+        Some(l) if l.state() == LineState::Normal => page::tuple_at(page, l)
+            .map(Some)
+            .ok_or(page::bad("tuple exceeds the page", slot))
+            .map_err(bad_page(id)),
+        _ => Ok(None),
+    }
+}
+
+fn share(pin: PinGuard<'_>) -> Result<Option<ShareGuard<'_>>> {
+    let page = pin.share();
+    let heap = check_class(&page, page.id())?;
+    Ok(heap.then_some(page))
+}
+
+/// Copies the version at `row` if the snapshot sees it.
+pub fn fetch(
+    e: &Engine,
+    cx: &ReadCx<'_>,
+    h: &HeapRel,
+    row: RowId,
+    out: &mut TupleBuf,
+) -> Result<bool> {
+    let Some(pin) = pin_block(e, h, row.block)? else { return Ok(false) };
+    let Some(page) = share(pin)? else { return Ok(false) };
+    let Some(t) = tuple_of(&page, page.id(), row.slot)? else { return Ok(false) };
+    let visible = sees(&cx.judge(e), cx, &page, row.slot, &t);
+    if visible {
+        out.set(row, page.base(), t.bytes());
+    }
+    Ok(visible)
+}
+
+/// Walks a HOT chain in a latched page. `f` returns true to stop. False: the chain ended.
+fn walk_chain(
+    page: &Page,
+    id: PageId,
+    root: SlotNo,
+    mut f: impl FnMut(SlotNo, &TupleRef<'_>) -> bool,
+) -> Result<bool> {
+    let base = page.base();
+    let mut at = root;
+    let mut redirected = false;
+    if let Some(l) = page::line(page, root)
+        && l.state() == LineState::Redirect
+    {
+        at = l.target();
+        redirected = true;
+    }
+    let mut prior = Xid::INVALID;
+    for _ in 0..page::MAX_SLOTS {
+        let Some(t) = tuple_of(page, id, at)? else { return Ok(false) };
+        // The root's slot may be another row's by now, the tail's too.
+        if t.is_heap_only() != (redirected || at != root) {
+            return Ok(false);
+        }
+        if prior.is_valid() && t.xmin(base) != prior {
+            return Ok(false);
+        }
+        if f(at, &t) {
+            return Ok(true);
+        }
+        match t.next() {
+            Some(next) if t.is_hot_updated() && next.block == id.block => at = next.slot,
+            _ => return Ok(false),
+        }
+        prior = t.xmax(base);
+    }
+    Err(bad_page(id)(page::bad("endless chain of row versions", root)))
+}
+
+/// Copies the visible member of the chain that an index entry names. When none is visible,
+/// [`TupleBuf::all_dead`] tells whether the entry is of use to anybody.
+pub fn fetch_hot(
+    e: &Engine,
+    cx: &ReadCx<'_>,
+    h: &HeapRel,
+    root: RowId,
+    out: &mut TupleBuf,
+) -> Result<bool> {
+    out.all_dead = false;
+    let Some(pin) = pin_block(e, h, root.block)? else { return Ok(false) };
+    let Some(page) = share(pin)? else { return Ok(false) };
+    let judge = cx.judge(e);
+    let base = page.base();
+    let mut members = 0;
+    let found = walk_chain(&page, page.id(), root.slot, |slot, t| {
+        members += 1;
+        let visible = sees(&judge, cx, &page, slot, t);
+        if visible {
+            out.set(RowId::new(root.block, slot), base, t.bytes());
+        }
+        visible
+    })?;
+    if !found {
+        out.all_dead = chain_is_dead(e, &page, root.slot)?;
+    }
+    Ok(found)
+}
+
+/// Whether nobody can see any version behind a root, now or later.
+fn chain_is_dead(e: &Engine, page: &ShareGuard<'_>, root: SlotNo) -> Result<bool> {
+    match page::line(page, root).map(Line::state) {
+        Some(LineState::Dead) => return Ok(true),
+        Some(LineState::Normal | LineState::Redirect) => {}
+        // Freed and perhaps about to be another row's: the entry is vacuum's business.
+        _ => return Ok(false),
+    }
+    let horizon = e.txns.recent_horizon();
+    let base = page.base();
+    let mut members = 0;
+    let alive = walk_chain(page, page.id(), root, |_, t| {
+        members += 1;
+        vacuum_fate(&e.txns, t, base, 0, horizon) != Fate::Dead
+    })?;
+    Ok(!alive && members > 0)
+}
+
+/// Whether a row with an equal key counts as a duplicate, for a unique index. Walks the chain of
+/// the entry; own changes count at once, others' by how their transactions end.
+pub fn unique_verdict(
+    e: &Engine,
+    tx: &Transaction,
+    h: &HeapRel,
+    root: RowId,
+) -> Result<UniqueVerdict> {
+    let Some(pin) = pin_block(e, h, root.block)? else { return Ok(UniqueVerdict::Dead) };
+    let Some(page) = share(pin)? else { return Ok(UniqueVerdict::Dead) };
+    let state = VisState::new();
+    let judge = judge(e, tx, &state);
+    let base = page.base();
+    let mut answer = UniqueVerdict::Dead;
+    walk_chain(&page, page.id(), root.slot, |slot, t| {
+        match judge.dirty(t, base, page.frame().hint(slot)) {
+            Dirty::There => answer = UniqueVerdict::Conflict,
+            Dirty::WaitFor(xid) => answer = UniqueVerdict::WaitFor(xid),
+            Dirty::Gone => return false,
+        }
+        true
+    })?;
+    if answer == UniqueVerdict::Dead && chain_is_dead(e, &page, root.slot)? {
+        answer = UniqueVerdict::DeadToAll;
+    }
+    Ok(answer)
+}
+
+/// Copies a page and lists the tuples on it that the snapshot sees, in line pointer order.
+pub fn scan_page(
+    e: &Engine,
+    cx: &ReadCx<'_>,
+    h: &HeapRel,
+    block: BlockNo,
+    out: &mut PageScan,
+) -> Result<()> {
+    out.items.clear();
+    out.block = block;
+    let Some(pin) = pin_block(e, h, block)? else { return Ok(()) };
+    let Some(page) = share(pin)? else { return Ok(()) };
+    if cx.takes_whole(&page, page.frame()) {
+        list_all(&page, &mut out.items);
+    } else {
+        list_visible(e, cx, &page, &mut out.items)?;
+    }
+    copy_page(&page, &mut out.page, out.items.is_empty());
+    Ok(())
+}
+
+/// Copies what a scan can look at: header, line pointers, tuples. Not the free space.
+fn copy_page(from: &Page, to: &mut Page, header_only: bool) {
+    let (lower, upper) = (usize::from(from.lower()), usize::from(from.upper()));
+    to.bytes_mut()[..lower].copy_from_slice(&from.bytes()[..lower]);
+    if !header_only {
+        to.bytes_mut()[upper..].copy_from_slice(&from.bytes()[upper..]);
+    }
+}
+
+/// The line pointers of a page, as raw words.
+fn lines(page: &Page) -> impl Iterator<Item = (SlotNo, Line)> + '_ {
+    page::slots(page).filter_map(|slot| page::line(page, slot).map(|l| (slot, l)))
+}
+
+/// Every tuple, without a look at any.
+fn list_all(page: &Page, items: &mut Vec<ScanItem>) {
+    items.extend(
+        lines(page)
+            .filter(|(_, l)| l.state() == LineState::Normal)
+            .map(|(slot, l)| ScanItem { slot, offset: l.offset(), len: l.len() }),
+    );
+}
+
+/// The visible tuples, judged one by one; leaves a summary or hints behind.
+fn list_visible(
+    e: &Engine,
+    cx: &ReadCx<'_>,
+    page: &ShareGuard<'_>,
+    items: &mut Vec<ScanItem>,
+) -> Result<()> {
+    let judge = cx.judge(e);
+    let frame = page.frame();
+    let changes = frame.change_counter();
+    let (base, lsn) = (page.base(), page.lsn());
+    let mut learned = [(SlotNo::INVALID, 0u8); page::MAX_SLOTS];
+    let mut learned_count = 0;
+    let mut summary = ALWAYS;
+    let mut whole = cx.policy.page_level();
+    for (slot, l) in lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
+        let t = page::tuple_at(page, l)
+            .ok_or(page::bad("tuple exceeds the page", slot))
+            .map_err(bad_page(page.id()))?;
+        let seen = judge.mvcc(&cx.snapshot, &t, base, frame.hint(slot), lsn);
+        if seen.visible {
+            items.push(ScanItem { slot, offset: l.offset(), len: l.len() });
+        }
+        if seen.learned != 0 {
+            learned[learned_count] = (slot, seen.learned);
+            learned_count += 1;
+        }
+        whole &= seen.visible && seen.since.is_valid();
+        summary = summary.max(seen.since);
+    }
+    if !(whole && frame.set_summary(summary, changes)) {
+        learned[..learned_count].iter().for_each(|(slot, bits)| frame.set_hint(*slot, *bits));
+    }
+    Ok(())
+}
+
+/// The state of a tuple, for building an index over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildItem {
+    pub item: ScanItem,
+    /// What the index entry has to name.
+    pub root: SlotNo,
+    /// Live, or inserted by a transaction that still runs: must count for uniqueness.
+    pub alive: bool,
+}
+
+/// Like [`scan_page`], for an index build: lists every tuple that some snapshot may see, with the
+/// root that the entry has to name. True in the result: some chain has a version that is deleted
+/// but still visible to an older snapshot, so the index, having only the newest version's key for
+/// it, must not be used by snapshots older than its own creation.
+pub fn scan_for_build(
+    e: &Engine,
+    h: &HeapRel,
+    block: BlockNo,
+    out: &mut PageScan,
+    items: &mut Vec<BuildItem>,
+) -> Result<bool> {
+    out.items.clear();
+    items.clear();
+    out.block = block;
+    let Some(pin) = pin_block(e, h, block)? else { return Ok(false) };
+    let Some(page) = share(pin)? else { return Ok(false) };
+    let horizon = e.txns.horizon();
+    let base = page.base();
+    let mut broken = false;
+    let roots = page::root_map(&page);
+    for (slot, l) in lines(&page).filter(|(_, l)| l.state() == LineState::Normal) {
+        let t = page::tuple_at(&page, l)
+            .ok_or(page::bad("tuple exceeds the page", slot))
+            .map_err(bad_page(page.id()))?;
+        let root = match roots[slot.index()] {
+            SlotNo::INVALID => continue,
+            root => root,
+        };
+        let alive = match vacuum_fate(&e.txns, &t, base, 0, horizon) {
+            Fate::Dead => continue,
+            Fate::RecentlyDead(_) if t.is_hot_updated() => {
+                broken = true;
+                continue;
+            }
+            Fate::RecentlyDead(_) => false,
+            Fate::DeleteInProgress(_) if t.is_hot_updated() => {
+                broken = true;
+                continue;
+            }
+            Fate::Live | Fate::InsertInProgress(_) | Fate::DeleteInProgress(_) => true,
+        };
+        let item = ScanItem { slot, offset: l.offset(), len: l.len() };
+        out.items.push(item);
+        items.push(BuildItem { item, root, alive });
+    }
+    copy_page(&page, &mut out.page, out.items.is_empty());
+    Ok(broken)
+}
+
+/// What following an update chain ended at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newest {
+    /// The newest version; it was copied out and may be written (ask again when writing).
+    Row(RowId),
+    /// The row was deleted.
+    Gone,
+    /// Somebody is changing the newest version: wait, then follow again.
+    Busy(Xid),
+}
+
+/// Follows a row that a committed transaction updated to its newest version (READ COMMITTED).
+/// `next` and `xmax` are those of `TupleResult::Updated`; a step counts only when the next
+/// version's xmin is the xmax of the one before (semantics 42).
+pub fn follow_update_chain(
+    e: &Engine,
+    tx: &Transaction,
+    h: &HeapRel,
+    next: RowId,
+    xmax: Xid,
+    wanted: RowLock,
+    out: &mut TupleBuf,
+) -> Result<Newest> {
+    let (mut row, mut prior) = (next, xmax);
+    let state = VisState::new();
+    loop {
+        let Some(pin) = pin_block(e, h, row.block)? else { return Ok(Newest::Gone) };
+        let Some(page) = share(pin)? else { return Ok(Newest::Gone) };
+        let Some(t) = tuple_of(&page, page.id(), row.slot)? else { return Ok(Newest::Gone) };
+        let base = page.base();
+        if t.xmin(base) != prior {
+            return Ok(Newest::Gone);
+        }
+        let judge = judge(e, tx, &state);
+        match judge.update(&t, base, page.frame().hint(row.slot), wanted) {
+            TupleResult::Ok(()) => {
+                out.set(row, base, t.bytes());
+                return Ok(Newest::Row(row));
+            }
+            TupleResult::BeingModified(xid) => return Ok(Newest::Busy(xid)),
+            TupleResult::Updated { next, xmax } => (row, prior) = (next, xmax),
+            TupleResult::Deleted | TupleResult::Invisible | TupleResult::SelfModified => {
+                return Ok(Newest::Gone);
+            }
+        }
+    }
+}
+
+/// The log position of a page, for tests and tools.
+pub fn page_lsn(e: &Engine, h: &HeapRel, block: BlockNo) -> Result<Lsn> {
+    Ok(e.pool.share(PageId::main(h.rel, block))?.lsn())
+}
