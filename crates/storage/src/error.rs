@@ -13,6 +13,7 @@
 //! | `Serialization` | run the transaction again                              | 40001          |
 //! | `DataDirectory` | fix the directory (in use, wrong version, permissions) | F0000 / exit 1 |
 //! | `Limit`      | the data does not fit a fixed limit of the format         | 54000          |
+//! | `Prerequisite` | do first what the message asks for                      | 55000          |
 //!
 //! The table that maps these to SQLSTATEs lives in `inkling-sql` (`error.rs`), once.
 
@@ -48,6 +49,8 @@ pub enum StorageError {
     DataDirectory { what: String },
     #[error("{what}")]
     Limit { what: String },
+    #[error("{what}")]
+    Prerequisite { what: &'static str },
 }
 
 fn corrupt_message(page: &Option<PageId>, what: &str) -> String {

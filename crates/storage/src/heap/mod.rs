@@ -22,12 +22,32 @@
 
 pub mod codec;
 pub mod dump;
-pub mod page;
+mod lockrow;
 pub mod ops;
+pub mod page;
+pub mod prune;
+mod read;
+mod rowlock;
+pub mod space;
+mod state;
 mod tuple;
+mod update;
+pub mod visibility;
+pub mod vmap;
+mod write;
 
+pub use lockrow::lock_row;
 pub use page::{BadPage, MAX_ATTRS, MAX_TUPLE};
+pub use read::{
+    BuildItem, Newest, ReadCx, fetch, fetch_hot, follow_update_chain, page_lsn, scan_for_build,
+    scan_page, unique_verdict,
+};
+pub use rowlock::RowLocks;
+pub use state::{HeapCounters, HeapState};
 pub use tuple::{PageScan, ScanItem, TupleBody, TupleBuf, TupleRef};
+pub use update::{UpdateOpts, delete, update, withdraw};
+pub use visibility::{HintPolicy, VisCounters, VisState, hints_on_write_back};
+pub use write::{insert, insert_many};
 
 use crate::ids::{RelId, RowId, Xid};
 

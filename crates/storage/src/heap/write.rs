@@ -89,7 +89,11 @@ pub(super) fn check_class(page: &Page, id: PageId) -> Result<bool> {
 }
 
 /// Pins a page that a row id names; `None` when the table has no such block (any more).
-pub(super) fn pin_block(e: &Engine, h: &HeapRel, block: BlockNo) -> Result<Option<PinGuard<'_>>> {
+pub(super) fn pin_block<'e>(
+    e: &'e Engine,
+    h: &HeapRel,
+    block: BlockNo,
+) -> Result<Option<PinGuard<'e>>> {
     let id = PageId::main(h.rel, block);
     if let Some(pin) = e.pool.read_resident(id) {
         return Ok(Some(pin));
@@ -283,7 +287,7 @@ fn check_freeze(tx: &Transaction, h: &HeapRel, opts: InsertOpts) -> Result<()> {
     if !opts.freeze || tx.created_here(h.rel) {
         return Ok(());
     }
-    Err(StorageError::NotPossible {
+    Err(StorageError::Prerequisite {
         what: "cannot perform COPY FREEZE because the table was not created or truncated in the \
                current subtransaction",
     })

@@ -23,6 +23,13 @@ impl StatusCache {
         Self::default()
     }
 
+    /// What became of `xid`, if that is known here.
+    #[inline]
+    pub fn known(&self, xid: Xid) -> Option<XidStatus> {
+        let (known, word) = self.entries[xid.raw() as usize % ENTRIES].get();
+        (known == xid.raw() && word != 0).then(|| XidStatus::from_word(word))
+    }
+
     /// What became of `xid`: from here if known, else from the manager.
     #[inline]
     pub fn status(&self, txns: &TxnManager, xid: Xid) -> XidStatus {
