@@ -11,6 +11,7 @@ use super::rels::{FIRST_REL, PendingFiles, RelIds};
 use super::{CheckpointKind, Engine};
 use crate::buffer::{BufferPool, ChangeLog};
 use crate::error::{Result, StorageError};
+use crate::heap::HeapState;
 use crate::ids::{Lsn, Xid};
 use crate::lock::LockManager;
 use crate::maint::{Checkpoints, Cleaner, Threads};
@@ -143,6 +144,10 @@ fn assemble(
     let Parts { pool, clog, wal, control } = parts;
     pool.set_log(Arc::clone(&wal) as _);
     let txns = TxnManager::recover(clog, from.next_xid, wal.inserted())?;
+    let (fates, durable) = (txns.clone(), Arc::clone(&wal));
+    pool.set_write_back_hook(Box::new(move |copy, _| {
+        crate::heap::hints_on_write_back(copy, &fates, durable.flushed());
+    }));
     let log = ChangeLog::new(Arc::clone(&wal), options.full_page_writes);
     let data = *control.data();
     let threads = Threads::new(options.background_threads);
@@ -151,6 +156,7 @@ fn assemble(
         wal,
         txns,
         locks: LockManager::new(),
+        heap: HeapState::new(),
         checkpoints: Checkpoints::new(data.redo, host.clock.monotonic_micros()),
         cleaner: Cleaner::default(),
         rel_ids: RelIds::new(from.next_rel),

@@ -160,6 +160,7 @@ impl Engine {
     /// error is reported, not returned: the transaction has ended. The next start tries again.
     pub fn remove_rels(&self, rels: &[RelId]) {
         for rel in rels {
+            self.heap.forget(*rel);
             match self.pool.unlink_rel(*rel) {
                 Ok(()) => self.pending.settle(*rel),
                 Err(e) => {

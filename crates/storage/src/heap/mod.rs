@@ -20,6 +20,7 @@
 //! The heap does not know columns, types or indexes: the caller encodes rows, says whether an
 //! update may be heap-only, and maintains the indexes.
 
+mod check;
 pub mod codec;
 pub mod dump;
 mod lockrow;
@@ -30,12 +31,15 @@ mod read;
 mod rowlock;
 pub mod space;
 mod state;
+pub mod toast;
 mod tuple;
 mod update;
+mod vacuum;
 pub mod visibility;
 pub mod vmap;
 mod write;
 
+pub use check::{Problem, check, check_block};
 pub use lockrow::lock_row;
 pub use page::{BadPage, MAX_ATTRS, MAX_TUPLE};
 pub use read::{
@@ -46,10 +50,28 @@ pub use rowlock::RowLocks;
 pub use state::{HeapCounters, HeapState};
 pub use tuple::{PageScan, ScanItem, TupleBody, TupleBuf, TupleRef};
 pub use update::{UpdateOpts, delete, update, withdraw};
+pub use vacuum::{DeadRows, VacuumOpts, VacuumStats, vacuum};
 pub use visibility::{HintPolicy, VisCounters, VisState, hints_on_write_back};
 pub use write::{insert, insert_many};
 
+use crate::buffer::OpError;
 use crate::ids::{RelId, RowId, Xid};
+use crate::page::Page;
+
+/// Replays a block's part of a record on a page of a table.
+pub fn redo(ops: &[u8], page: &mut Page) -> Result<(), OpError> {
+    Ok(ops::redo(ops, page)?)
+}
+
+/// ... on a page of a free-space map.
+pub fn redo_fsm(ops: &[u8], page: &mut Page) -> Result<(), OpError> {
+    Ok(space::redo(ops, page)?)
+}
+
+/// ... on a page of a visibility map.
+pub fn redo_vm(ops: &[u8], page: &mut Page) -> Result<(), OpError> {
+    Ok(vmap::redo(ops, page)?)
+}
 
 /// What the heap needs to know about a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -196,11 +196,14 @@ pub(super) fn prune_for_room<'e>(
     if guard.hint() == 0 || page::room(&guard) >= need.max(LOW_SPACE) {
         return Ok(guard);
     }
-    let horizon = e.txns.recent_horizon();
-    if !worth_a_look(&e.txns, &guard, horizon) {
-        return Ok(guard);
+    let mut horizon = e.txns.recent_horizon();
+    let mut worth = worth_a_look(&e.txns, &guard, horizon);
+    if !worth && page::room(&guard) < need {
+        // Leaving the page costs index entries: an up-to-date horizon is worth its price.
+        horizon = e.txns.horizon();
+        worth = worth_a_look(&e.txns, &guard, horizon);
     }
-    prune(e, guard, horizon).map(|(guard, _)| guard)
+    if worth { prune(e, guard, horizon).map(|(guard, _)| guard) } else { Ok(guard) }
 }
 
 /// Which xids of a page (after pruning) can be resolved, among those that `old` picks.
@@ -284,4 +287,13 @@ pub(super) fn make_expressible<'e>(
     }
     let (_, mut guards) = cs.finish();
     Ok(guards.pop().expect("the page that was added"))
+}
+
+#[cfg(test)]
+pub(super) fn make_expressible_for_test<'e>(
+    e: &'e Engine,
+    guard: ExclusiveGuard<'e>,
+    xid: Xid,
+) -> Result<ExclusiveGuard<'e>> {
+    make_expressible(e, guard, xid)
 }

@@ -44,6 +44,9 @@ pub struct RedoTable {
 impl Default for RedoTable {
     fn default() -> Self {
         RedoTable { by_class: [None; CLASSES] }
+            .with(PageClass::Heap, crate::heap::redo)
+            .with(PageClass::Fsm, crate::heap::redo_fsm)
+            .with(PageClass::Vm, crate::heap::redo_vm)
     }
 }
 
