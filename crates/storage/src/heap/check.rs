@@ -231,7 +231,10 @@ pub fn check_block(e: &Engine, h: &HeapRel, block: BlockNo) -> Result<Vec<Proble
             let Some(t) = page::tuple(&guard, slot) else { continue };
             let fate = vacuum_fate(&e.txns, &t, guard.base(), 0, Lsn::MAX);
             if fate != Fate::Live {
-                checker.report(slot, format!("frame summary {summary} covers a tuple that is {fate:?}"));
+                checker.report(
+                    slot,
+                    format!("frame summary {summary} covers a tuple that is {fate:?}"),
+                );
             }
         }
     }

@@ -23,8 +23,8 @@
 
 use super::codec::{Reader, put_varint};
 use super::page::{
-    self, ALL_VISIBLE, BadPage, FREE_LINES, HeaderMut, Line, LineState, NewHeader, bad, check_bounds,
-    expect_tuple, line, set_line,
+    self, ALL_VISIBLE, BadPage, FREE_LINES, HeaderMut, Line, LineState, NewHeader, bad,
+    check_bounds, expect_tuple, line, set_line,
 };
 use super::tuple::TupleBody;
 use super::{RowLock, page::offset_of};
@@ -213,9 +213,15 @@ impl PruneLists {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeapOp<'a> {
     /// Makes it an empty heap page.
-    Init { base: u64 },
+    Init {
+        base: u64,
+    },
     /// A new tuple.
-    Insert { slot: SlotNo, birth: Birth, body: TupleBody<'a> },
+    Insert {
+        slot: SlotNo,
+        birth: Birth,
+        body: TupleBody<'a>,
+    },
     /// A new tuple whose column values are those of the tuple at `like` with bytes between
     /// `prefix` and `suffix` replaced by `middle`; null bitmap as there.
     InsertLike {
@@ -228,19 +234,39 @@ pub enum HeapOp<'a> {
         suffix: u16,
         middle: &'a [u8],
     },
-    Delete { slot: SlotNo, death: Death },
+    Delete {
+        slot: SlotNo,
+        death: Death,
+    },
     /// The old half of an update.
-    UpdateOld { slot: SlotNo, death: Death, next: RowId, hot: bool },
-    Lock { slot: SlotNo, xmax: u32, strength: RowLock },
+    UpdateOld {
+        slot: SlotNo,
+        death: Death,
+        next: RowId,
+        hot: bool,
+    },
+    Lock {
+        slot: SlotNo,
+        xmax: u32,
+        strength: RowLock,
+    },
     /// A tuple that its inserter takes back at once: invalid for everybody.
-    Withdraw { slot: SlotNo },
+    Withdraw {
+        slot: SlotNo,
+    },
     Prune(PruneLists),
     /// Dead line pointers become unused: no index entry names them any more.
-    FreeDead { slots: Vec<SlotNo> },
+    FreeDead {
+        slots: Vec<SlotNo>,
+    },
     /// Resolves old xids; actions are [`FREEZE_XMIN`] and [`CLEAR_XMAX`].
-    Freeze { slots: Vec<(SlotNo, u8)> },
+    Freeze {
+        slots: Vec<(SlotNo, u8)>,
+    },
     /// Expresses all xids relative to another base.
-    Rebase { base: u64 },
+    Rebase {
+        base: u64,
+    },
     SetAllVisible,
 }
 
@@ -284,8 +310,7 @@ fn put_body(out: &mut Vec<u8>, body: &TupleBody<'_>) {
 fn get_body<'a>(r: &mut Reader<'a>, flags: u8) -> Option<TupleBody<'a>> {
     let natts = r.u16()?;
     let len = usize::from(r.u16()?);
-    let nulls_len =
-        if flags & Birth::NULLS != 0 { usize::from(natts).div_ceil(8) } else { 0 };
+    let nulls_len = if flags & Birth::NULLS != 0 { usize::from(natts).div_ceil(8) } else { 0 };
     if natts > page::NATTS_MASK {
         return None;
     }
@@ -489,9 +514,7 @@ impl<'a> HeapOp<'a> {
                 HeapOp::Insert { slot, birth, body: get_body(r, flags)? }
             }
             tag::INSERT_LIKE => Self::decode_like(r)?,
-            tag::DELETE => {
-                HeapOp::Delete { slot: get_slot(r)?, death: Death::decode(r)?.0 }
-            }
+            tag::DELETE => HeapOp::Delete { slot: get_slot(r)?, death: Death::decode(r)?.0 },
             tag::UPDATE_OLD => {
                 let slot = get_slot(r)?;
                 let (death, hot) = Death::decode(r)?;
@@ -622,12 +645,7 @@ impl<'a> HeapOp<'a> {
     }
 }
 
-fn apply_lock(
-    page: &mut Page,
-    slot: SlotNo,
-    xmax: u32,
-    strength: RowLock,
-) -> Result<(), BadPage> {
+fn apply_lock(page: &mut Page, slot: SlotNo, xmax: u32, strength: RowLock) -> Result<(), BadPage> {
     let mut head = HeaderMut::new(page, slot)?;
     head.set_xmax(xmax);
     head.set_next(None);
@@ -781,10 +799,9 @@ fn describe_one(op: &HeapOp<'_>) -> String {
             format!("lock {slot:?} xmax +{xmax} {strength:?}")
         }
         HeapOp::Withdraw { slot } => format!("withdraw {slot:?}"),
-        HeapOp::Prune(l) => format!(
-            "prune redirect {:?} dead {:?} unused {:?}",
-            l.redirects, l.dead, l.unused
-        ),
+        HeapOp::Prune(l) => {
+            format!("prune redirect {:?} dead {:?} unused {:?}", l.redirects, l.dead, l.unused)
+        }
         HeapOp::FreeDead { slots } => format!("free {slots:?}"),
         HeapOp::Freeze { slots } => format!("freeze {slots:?}"),
         HeapOp::Rebase { base } => format!("rebase to {base}"),

@@ -284,9 +284,11 @@ fn lines(page: &Page) -> impl Iterator<Item = (SlotNo, Line)> + '_ {
 /// Every tuple, without a look at any.
 fn list_all(page: &Page, items: &mut Vec<ScanItem>) {
     items.extend(
-        lines(page)
-            .filter(|(_, l)| l.state() == LineState::Normal)
-            .map(|(slot, l)| ScanItem { slot, offset: l.offset(), len: l.len() }),
+        lines(page).filter(|(_, l)| l.state() == LineState::Normal).map(|(slot, l)| ScanItem {
+            slot,
+            offset: l.offset(),
+            len: l.len(),
+        }),
     );
 }
 

@@ -148,7 +148,9 @@ impl RowLocks {
         }
         let shard = self.shard(rel, row).lock();
         let live = |(xid, _): &&(Xid, RowLock)| !txns.status(*xid).is_final();
-        shard.get(&(rel, row)).map_or_else(Vec::new, |all| all.iter().filter(live).copied().collect())
+        shard
+            .get(&(rel, row))
+            .map_or_else(Vec::new, |all| all.iter().filter(live).copied().collect())
     }
 
     /// Room for one more: sweeps when the table has grown, refuses at the limit.

@@ -202,7 +202,12 @@ impl RelSpace {
     }
 
     /// A page that should have `need` bytes.
-    pub(super) fn find(&self, pool: &BufferPool, rel: RelId, need: usize) -> Result<Option<BlockNo>> {
+    pub(super) fn find(
+        &self,
+        pool: &BufferPool,
+        rel: RelId,
+        need: usize,
+    ) -> Result<Option<BlockNo>> {
         self.load(pool, rel)?;
         let found = self.map.lock().find(category_for(need));
         // Two lanes in one page would only wait for each other; the next look goes elsewhere.

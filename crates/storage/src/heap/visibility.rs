@@ -30,9 +30,7 @@ use super::page::{self, HINT_SHIFT, OFFSET_FROZEN, OFFSET_INVALID};
 use super::tuple::TupleRef;
 use super::{RowLock, TupleResult};
 use crate::ids::{CommandId, Lsn, Xid};
-use crate::txn::{
-    CommitStamp, OwnXid, Snapshot, StatusCache, Transaction, TxnManager, XidStatus,
-};
+use crate::txn::{CommitStamp, OwnXid, Snapshot, StatusCache, Transaction, TxnManager, XidStatus};
 use std::cell::Cell;
 
 /// The four hint bits of a slot, as the buffer frame keeps them.
@@ -313,7 +311,8 @@ impl<'a> Judge<'a> {
                                     return Seen::no(learned);
                                 }
                                 let undurable = self.note_if_undurable(stamp);
-                                since = if undurable { Lsn::INVALID } else { stamp.lsn().max(ALWAYS) };
+                                since =
+                                    if undurable { Lsn::INVALID } else { stamp.lsn().max(ALWAYS) };
                             }
                         },
                     }
@@ -565,7 +564,9 @@ pub fn hints_on_write_back(copy: &mut crate::page::Page, txns: &TxnManager, flus
                 None => 0,
             };
         }
-        if add != 0 && let Ok(mut head) = page::HeaderMut::new(copy, slot) {
+        if add != 0
+            && let Ok(mut head) = page::HeaderMut::new(copy, slot)
+        {
             head.set_mask(head.mask() | add);
         }
     }

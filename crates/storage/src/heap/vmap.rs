@@ -134,7 +134,9 @@ mod tests {
         let mut page = Page::zeroed();
         let mut redone = Page::zeroed();
         let mut bytes = Vec::new();
-        for (block, bits) in [(0, 1), (1, 3), (2, 0), (3, 1), (4, 3), (1, 0), (BLOCKS_PER_VM_PAGE - 1, 3)] {
+        for (block, bits) in
+            [(0, 1), (1, 3), (2, 0), (3, 1), (4, 3), (1, 0), (BLOCKS_PER_VM_PAGE - 1, 3)]
+        {
             let op = VmOp { block, bits };
             op.apply(&mut page).expect("fits");
             op.encode(&mut bytes);

@@ -113,11 +113,7 @@ pub(super) fn check_body(body: &TupleBody<'_>) -> Result<()> {
     );
     if body.natts > page::MAX_ATTRS {
         return Err(StorageError::Limit {
-            what: format!(
-                "number of columns ({}) exceeds limit ({})",
-                body.natts,
-                page::MAX_ATTRS
-            ),
+            what: format!("number of columns ({}) exceeds limit ({})", body.natts, page::MAX_ATTRS),
         });
     }
     let len = body.stored_len();

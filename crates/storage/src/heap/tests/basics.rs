@@ -44,10 +44,7 @@ fn a_command_does_not_see_its_own_effects() {
     assert_eq!(texts(&a.scan()), ["x"]);
     assert_eq!(delete(&db.e, &mut a.tx, &db.h, row).expect("delete"), TupleResult::Ok(()));
     assert_eq!(texts(&a.scan()), ["x"], "deleted by this very command");
-    assert_eq!(
-        delete(&db.e, &mut a.tx, &db.h, row).expect("delete"),
-        TupleResult::SelfModified
-    );
+    assert_eq!(delete(&db.e, &mut a.tx, &db.h, row).expect("delete"), TupleResult::SelfModified);
     a.tx.next_command().expect("command");
     assert!(a.scan().is_empty(), "a combined command id has both cmin and cmax");
     assert_eq!(a.delete(row), TupleResult::Invisible);
@@ -66,7 +63,9 @@ fn hot_updates_are_found_from_the_root() {
     let mut row = root;
     for version in ["v2", "v3", "v4"] {
         let mut t = db.begin();
-        let TupleResult::Ok((next, hot)) = t.update(row, version.as_bytes(), true) else { panic!() };
+        let TupleResult::Ok((next, hot)) = t.update(row, version.as_bytes(), true) else {
+            panic!()
+        };
         assert!(hot && next.block == root.block);
         row = next;
         t.commit();
@@ -308,8 +307,7 @@ fn toast_values_come_back_and_go() {
     a.commit();
     let th = HeapRel::new(toast);
     let opts = VacuumOpts { truncate: true, ..VacuumOpts::default() };
-    let stats =
-        vacuum(&db.e, &th, opts, &mut |_| Ok(()), &mut |_| Ok(())).expect("vacuum");
+    let stats = vacuum(&db.e, &th, opts, &mut |_| Ok(()), &mut |_| Ok(())).expect("vacuum");
     assert_eq!(stats.live_rows + stats.recently_dead_rows, 0);
     assert_eq!(stats.pages, stats.pages_truncated);
 }

@@ -36,7 +36,11 @@ impl Db {
     pub fn begin(&self) -> Tx<'_> {
         // A session of its own: several may be open at a time.
         let session = TxnSession::new(&*self.e, 2);
-        Tx { db: self, tx: Transaction::begin(&session, IsolationLevel::RepeatableRead, false), state: VisState::new() }
+        Tx {
+            db: self,
+            tx: Transaction::begin(&session, IsolationLevel::RepeatableRead, false),
+            state: VisState::new(),
+        }
     }
 
     pub fn blocks(&self) -> BlockNo {
@@ -45,7 +49,11 @@ impl Db {
 
     pub fn check(&self) {
         let problems = check(&self.e, &self.h).expect("check");
-        assert!(problems.is_empty(), "{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>());
+        assert!(
+            problems.is_empty(),
+            "{}",
+            problems.iter().map(|p| format!("{p}\n")).collect::<String>()
+        );
     }
 
     pub fn vacuum(&self) -> VacuumStats {
@@ -57,7 +65,9 @@ impl Db {
     }
 
     pub fn dump(&self, block: BlockNo) -> String {
-        dump::dump_page(&self.e.pool.share(crate::ids::PageId::main(self.h.rel, block)).expect("page"))
+        dump::dump_page(
+            &self.e.pool.share(crate::ids::PageId::main(self.h.rel, block)).expect("page"),
+        )
     }
 }
 
@@ -74,7 +84,8 @@ pub fn row_body(data: &[u8]) -> TupleBody<'_> {
 
 impl Tx<'_> {
     pub fn insert(&mut self, data: &[u8]) -> RowId {
-        let row = insert(&self.db.e, &mut self.tx, &self.db.h, &row_body(data), InsertOpts::default());
+        let row =
+            insert(&self.db.e, &mut self.tx, &self.db.h, &row_body(data), InsertOpts::default());
         self.tx.next_command().expect("command");
         row.expect("insert")
     }

@@ -1,7 +1,9 @@
 //! Pages and operations without an engine: golden dumps, redo = apply, random bytes.
 
 use crate::heap::dump::dump_page;
-use crate::heap::ops::{self, Birth, CLEAR_XMAX, Death, FREEZE_XMIN, HeapOp, InsertMany, PruneLists};
+use crate::heap::ops::{
+    self, Birth, CLEAR_XMAX, Death, FREEZE_XMIN, HeapOp, InsertMany, PruneLists,
+};
 use crate::heap::page::{self, LineState};
 use crate::heap::{RowLock, TupleBody};
 use crate::ids::{RowId, SlotNo, Xid};
@@ -53,7 +55,11 @@ impl Log {
 /// A row updated twice in place, one deleted, one locked, one with nulls.
 fn sample() -> Log {
     let mut log = Log::new(1000);
-    log.run(&HeapOp::Insert { slot: slot(1), birth: birth(10), body: body(b"alpha-one-two-three") });
+    log.run(&HeapOp::Insert {
+        slot: slot(1),
+        birth: birth(10),
+        body: body(b"alpha-one-two-three"),
+    });
     let nulls = TupleBody { natts: 9, nulls: &[0b1010_0101, 1], data: b"xyz", has_external: true };
     log.run(&HeapOp::Insert { slot: slot(2), birth: birth(10), body: nulls });
     log.run(&HeapOp::Insert { slot: slot(3), birth: birth(10), body: body(b"gamma") });
@@ -108,8 +114,10 @@ fn pruning_redirects_the_root_and_frees_members() {
         unused: vec![],
         hint: Xid::INVALID,
     }));
-    let states: Vec<LineState> =
-        page::slots(&log.page).filter_map(|s| page::line(&log.page, s)).map(|l| l.state()).collect();
+    let states: Vec<LineState> = page::slots(&log.page)
+        .filter_map(|s| page::line(&log.page, s))
+        .map(|l| l.state())
+        .collect();
     use LineState::*;
     assert_eq!(states, [Redirect, Dead, Normal, Normal]);
     assert_eq!(log.page.free_space(), free + 48 + 40);
@@ -130,10 +138,7 @@ fn trailing_unused_line_pointers_go() {
         let heap_only = Birth { heap_only: n > 1, ..birth(5) };
         log.run(&HeapOp::Insert { slot: slot(n), birth: heap_only, body: body(b"v") });
     }
-    log.run(&HeapOp::Prune(PruneLists {
-        unused: vec![slot(2), slot(3)],
-        ..PruneLists::default()
-    }));
+    log.run(&HeapOp::Prune(PruneLists { unused: vec![slot(2), slot(3)], ..PruneLists::default() }));
     assert_eq!(page::slot_count(&log.page), 1);
     assert_eq!(usize::from(log.page.lower()), HEADER_SIZE + 4);
     log.check_redo();
@@ -222,7 +227,11 @@ fn any_op() -> impl Strategy<Value = HeapOp<'static>> {
     let data: &'static [u8] = &[0x5A; 300];
     let insert = (s(), 0usize..300, any::<bool>()).prop_map(move |(slot, len, heap_only)| {
         let birth = Birth { xmin: 7, cid: 3, heap_only, updated: heap_only };
-        HeapOp::Insert { slot, birth, body: TupleBody { natts: 3, data: &data[..len], ..TupleBody::default() } }
+        HeapOp::Insert {
+            slot,
+            birth,
+            body: TupleBody { natts: 3, data: &data[..len], ..TupleBody::default() },
+        }
     });
     let like = (s(), s(), 0u16..80, 0u16..80, 0usize..50).prop_map(
         move |(slot, like, prefix, suffix, len)| HeapOp::InsertLike {
