@@ -42,14 +42,17 @@ pub(crate) const SECTOR: usize = 512;
 /// Words of status bits in a sector.
 pub(crate) const SECTOR_WORDS: usize = (SECTOR - 8) / 8;
 /// Sectors in a page, the unit of writing.
+#[cfg(not(shuttle))]
 pub(crate) const PAGE_SECTORS: usize = 16;
+#[cfg(shuttle)]
+pub(crate) const PAGE_SECTORS: usize = 1;
 pub(crate) const PAGE_BYTES: usize = SECTOR * PAGE_SECTORS;
 const PAGE_WORDS: usize = SECTOR_WORDS * PAGE_SECTORS;
 const WORD_XIDS: u64 = 32;
 /// Xids in a page.
 pub(crate) const PAGE_XIDS: u64 = PAGE_WORDS as u64 * WORD_XIDS;
 
-const _: () = assert!(SECTOR_WORDS == 63 && PAGE_XIDS == 32_256);
+const _: () = assert!(SECTOR_WORDS == 63 && (cfg!(shuttle) || PAGE_XIDS == 32_256));
 
 const COMMITTED: u64 = 1;
 const ABORTED: u64 = 2;

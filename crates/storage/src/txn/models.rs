@@ -3,14 +3,12 @@
 //! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p inkling-storage --lib txn::models`. Chunks
 //! have two xids here, so that settling and recycling happen within a few transactions.
 
-use super::testing::{START, TestLog};
+use super::testing::{START, TestLog, check};
 use super::*;
 use crate::ids::{Lsn, Xid};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread;
-
-const RUNS: usize = 2_000;
 
 struct World {
     txns: TxnManager,
@@ -39,10 +37,6 @@ impl World {
         self.commit(xid, &[], false);
         xid
     }
-}
-
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    shuttle::check_random(model, RUNS);
 }
 
 #[test]

@@ -165,3 +165,15 @@ impl TxnHost for TestHost {
         self.unlinked.lock().extend_from_slice(rels);
     }
 }
+
+/// Runs `model` under many random schedules, with room on the stack for the model checker's
+/// large atomics.
+#[cfg(shuttle)]
+pub(crate) fn check(model: impl Fn() + Send + Sync + 'static) {
+    const RUNS: usize = 10_000;
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 19;
+    config.failure_persistence = shuttle::FailurePersistence::Print;
+    let scheduler = shuttle::scheduler::RandomScheduler::new(RUNS);
+    shuttle::Runner::new(scheduler, config).run(model);
+}
