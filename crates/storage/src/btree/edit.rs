@@ -120,7 +120,7 @@ fn check_item(item: &Item<'_>) -> Read<()> {
 }
 
 /// The `skip` that the page has once `key` is among its items.
-fn shared_prefix_with(page: &Page, key: &[u8]) -> Read<usize> {
+pub(super) fn shared_prefix_with(page: &Page, key: &[u8]) -> Read<usize> {
     let node = Node::new(page)?;
     if node.len() <= node.first() {
         return Ok(key.len());
@@ -320,74 +320,88 @@ pub fn load<'a>(page: &mut Page, items: impl Iterator<Item = Read<Item<'a>>>) ->
 }
 
 /// Sorted items, encoded one after the other: the argument of a `Load` change.
+///
+/// ```text
+///   | key length u16, bit 15: a child follows | row 6 | [child u32, generation u32] | key .. |
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ItemList {
     bytes: Vec<u8>,
+    /// Where each item starts.
+    starts: Vec<u32>,
     /// What they take on a page.
     size: usize,
-    count: usize,
 }
+
+const HAS_CHILD: u16 = 0x8000;
 
 impl ItemList {
     pub fn push(&mut self, item: &Item<'_>) {
-        self.bytes.extend_from_slice(&(item.key.len() as u16).to_le_bytes());
+        self.starts.push(self.bytes.len() as u32);
+        let flag = if item.child.is_none() { 0 } else { HAS_CHILD };
+        self.bytes.extend_from_slice(&(item.key.len() as u16 | flag).to_le_bytes());
         self.bytes.extend_from_slice(&row_bytes(item.row));
-        self.bytes.extend_from_slice(&item.child.block.to_le_bytes());
-        self.bytes.extend_from_slice(&item.child.generation.to_le_bytes());
+        if flag != 0 {
+            self.bytes.extend_from_slice(&item.child.block.to_le_bytes());
+            self.bytes.extend_from_slice(&item.child.generation.to_le_bytes());
+        }
         self.bytes.extend_from_slice(item.key);
         self.size += item.size();
-        self.count += 1;
+    }
+
+    /// The last item.
+    pub fn last(&self) -> Option<Item<'_>> {
+        let start = *self.starts.last()? as usize;
+        Self::decode(&self.bytes[start..]).next()?.ok()
+    }
+
+    /// Takes the last item out, as a list of one.
+    pub fn pop(&mut self) -> Option<ItemList> {
+        let mut alone = ItemList::default();
+        alone.push(&self.last()?);
+        let start = self.starts.pop()? as usize;
+        self.bytes.truncate(start);
+        self.size -= alone.size;
+        Some(alone)
     }
 
     pub fn size(&self) -> usize {
         self.size
     }
 
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.starts.is_empty()
     }
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.size = 0;
-        self.count = 0;
-    }
-
     /// Reads the items back from their encoding.
-    pub fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Read<Item<'_>>> {
-        const FIXED: usize = 2 + ROW_SIZE + LINK_SIZE;
+    pub fn decode(bytes: &[u8]) -> impl Iterator<Item = Read<Item<'_>>> {
+        let mut rest = Some(bytes).filter(|b| !b.is_empty());
         std::iter::from_fn(move || {
-            if bytes.is_empty() {
-                return None;
-            }
-            let Some(fixed) = bytes.first_chunk::<FIXED>() else {
-                bytes = &[];
-                return Some(Err(Damage("a list of index items is cut short")));
-            };
-            let len = usize::from(u16::from_le_bytes([fixed[0], fixed[1]]));
-            let word = |at: usize| {
-                u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]])
-            };
-            let row = node::row_at(&fixed[2..]).unwrap_or(0);
-            let child = Link::new(word(2 + ROW_SIZE), word(6 + ROW_SIZE));
-            match bytes.get(FIXED..FIXED + len) {
-                Some(key) => {
-                    bytes = &bytes[FIXED + len..];
-                    Some(Ok(Item { key, row, child }))
-                }
-                None => {
-                    bytes = &[];
-                    Some(Err(Damage("a list of index items is cut short")))
-                }
-            }
+            let bytes = rest.take()?;
+            let item = decode_item(bytes).ok_or(Damage("a list of index items is cut short"));
+            Some(item.map(|(item, after)| {
+                rest = Some(after).filter(|b| !b.is_empty());
+                item
+            }))
         })
     }
+}
+
+fn decode_item(bytes: &[u8]) -> Option<(Item<'_>, &[u8])> {
+    let (field, bytes) = bytes.split_first_chunk::<2>()?;
+    let (row, mut bytes) = bytes.split_first_chunk::<ROW_SIZE>()?;
+    let field = u16::from_le_bytes(*field);
+    let mut child = Link::NONE;
+    if field & HAS_CHILD != 0 {
+        let (block, rest) = bytes.split_first_chunk::<4>()?;
+        let (generation, rest) = rest.split_first_chunk::<4>()?;
+        child = Link::new(u32::from_le_bytes(*block), u32::from_le_bytes(*generation));
+        bytes = rest;
+    }
+    let (key, rest) = bytes.split_at_checked(usize::from(field & !HAS_CHILD))?;
+    Some((Item { key, row: node::row_at(row)?, child }, rest))
 }

@@ -36,7 +36,7 @@ mod split;
 
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Lsn, PageId, RelId, RowId, Xid};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The longest key, in bytes. Three entries of this size and a high key fit a page's split.
 pub const MAX_KEY: usize = 2700;
@@ -54,21 +54,19 @@ pub struct BtreeRel {
     pub fillfactor: u8,
     /// `generation << 32 | block` of the top page seen last; 0 = not yet.
     top: AtomicU64,
+    top_level: AtomicU32,
 }
 
 impl BtreeRel {
     pub fn new(rel: RelId, fillfactor: u8) -> Self {
-        BtreeRel { rel, fillfactor: fillfactor.clamp(10, 100), top: AtomicU64::new(0) }
+        let fillfactor = fillfactor.clamp(10, 100);
+        BtreeRel { rel, fillfactor, top: AtomicU64::new(0), top_level: AtomicU32::new(0) }
     }
 }
 
 impl Clone for BtreeRel {
     fn clone(&self) -> Self {
-        BtreeRel {
-            rel: self.rel,
-            fillfactor: self.fillfactor,
-            top: AtomicU64::new(self.top.load(Ordering::Relaxed)),
-        }
+        BtreeRel::new(self.rel, self.fillfactor)
     }
 }
 
