@@ -17,53 +17,29 @@ use super::edit::{ItemList, NodeInit};
 use super::node::*;
 use super::ops::Op;
 use super::split::separator;
-use super::{BtreeRel, MAX_KEY, key_too_long};
+use super::{MAX_KEY, key_too_long};
 use crate::buffer::{ExclusiveGuard, Persistence};
-use crate::engine::Engine;
 use crate::error::{Result, StorageError};
-use crate::ids::{BlockNo, Fork, RowId, Xid};
+use crate::ids::{BlockNo, Fork, RowId};
 use crate::page::PageClass;
-use crate::txn::Transaction;
 
 /// Block of an empty tree's only leaf.
 const FIRST_LEAF: Link = Link::new(1, 1);
 /// How full the load leaves internal pages, in percent.
 const INTERNAL_FILL: usize = 90;
 
-/// Makes an empty index in a relation that has no page yet: a meta page and a leaf that is the
-/// root. An unlogged one gets the same in its init fork, from which it starts after a crash.
-pub fn create(e: &Engine, tx: &mut Transaction, rel: &BtreeRel) -> Result<()> {
-    let xid = tx.xid(e)?;
-    create_as(e, xid, rel)
-}
-
-/// As [`create`], in the name of any transaction or none.
-pub fn create_as(e: &Engine, xid: Xid, rel: &BtreeRel) -> Result<()> {
-    let tree = Tree::of(e, rel, xid);
-    tree.create(Fork::Main)?;
-    if e.pool.persistence(rel.rel) == Persistence::Unlogged {
-        tree.create(Fork::Init)?;
-    }
-    Ok(())
-}
-
-/// Loads entries into an index that was just created: sorted by (key, row), none twice.
-pub fn build<K: AsRef<[u8]>>(
-    e: &Engine,
-    tx: &mut Transaction,
-    rel: &BtreeRel,
-    sorted: impl IntoIterator<Item = (K, RowId)>,
-) -> Result<()> {
-    let xid = tx.xid(e)?;
-    let mut builder = Builder::new(e, xid, rel)?;
-    for (key, row) in sorted {
-        builder.push(key.as_ref(), row)?;
-    }
-    builder.finish()
-}
-
 impl<'e> Tree<'e> {
-    pub(super) fn create(&self, fork: Fork) -> Result<()> {
+    /// Makes an empty index in a relation that has no page yet: a meta page and a leaf that is the
+    /// root. An unlogged one gets the same in its init fork, from which it starts after a crash.
+    pub(super) fn create(&self) -> Result<()> {
+        self.create_fork(Fork::Main)?;
+        if self.pool.persistence(self.rel.rel) == Persistence::Unlogged {
+            self.create_fork(Fork::Init)?;
+        }
+        Ok(())
+    }
+
+    fn create_fork(&self, fork: Fork) -> Result<()> {
         let meta_guard = self.pool.extend(self.rel.rel, fork)?;
         let leaf_guard = self.pool.extend(self.rel.rel, fork)?;
         if (meta_guard.id().block, leaf_guard.id().block) != (0, FIRST_LEAF.block) {
@@ -127,11 +103,10 @@ pub struct Builder<'e> {
 }
 
 impl<'e> Builder<'e> {
-    pub fn new(e: &'e Engine, xid: Xid, rel: &'e BtreeRel) -> Result<Self> {
-        Self::over(Tree::of(e, rel, xid))
-    }
-
     pub(super) fn over(tree: Tree<'e>) -> Result<Self> {
+        if tree.pool.block_count(tree.rel.rel, Fork::Main)? == 0 {
+            tree.create()?;
+        }
         let page: Held<ExclusiveGuard<'e>> = tree.latch(FIRST_LEAF.block)?;
         let node = tree.node(&page)?;
         if !node.is_empty() || !node.has(ROOT) || !node.is_leaf() {

@@ -7,28 +7,13 @@
 
 use super::descend::{Held, Tree};
 use super::node::*;
-use super::{BtreeRel, Problem};
+use super::Problem;
 use crate::buffer::ShareGuard;
-use crate::engine::Engine;
-use crate::ids::{BlockNo, Fork, RowId, Xid};
+use crate::ids::{BlockNo, Fork, RowId};
 use crate::page::{HEADER_SIZE, Page};
 
 /// Stop after so many problems: one damaged page can cause thousands.
 const MAX_PROBLEMS: usize = 100;
-
-/// Checks an index; an empty answer means that it is sound.
-pub fn check(e: &Engine, rel: &BtreeRel) -> Vec<Problem> {
-    check_entries(e, rel, &mut |_, _| {})
-}
-
-/// The same, and hands every entry, in order, to `visit` (to compare with the heap).
-pub fn check_entries(
-    e: &Engine,
-    rel: &BtreeRel,
-    visit: &mut dyn FnMut(&[u8], RowId),
-) -> Vec<Problem> {
-    Tree::of(e, rel, Xid::INVALID).check(visit)
-}
 
 impl Tree<'_> {
     pub(super) fn check(&self, visit: &mut dyn FnMut(&[u8], RowId)) -> Vec<Problem> {

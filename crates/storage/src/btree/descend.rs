@@ -7,7 +7,6 @@
 use super::node::*;
 use super::{BtreeRel, edit};
 use crate::buffer::{BufferPool, ChangeLog, CriticalSection, ExclusiveGuard, ShareGuard};
-use crate::engine::Engine;
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Fork, PageId, Xid};
 use crate::page::Page;
@@ -91,11 +90,6 @@ pub(super) struct Tree<'e> {
 }
 
 impl<'e> Tree<'e> {
-    #[inline]
-    pub fn of(e: &'e Engine, rel: &'e BtreeRel, xid: Xid) -> Self {
-        Tree { pool: &e.pool, log: e.log(), rel, xid }
-    }
-
     #[inline]
     pub fn id(&self, block: BlockNo) -> PageId {
         PageId::new(self.rel.rel, Fork::Main, block)
@@ -294,7 +288,7 @@ impl<'e> Tree<'e> {
     /// Tries changes on a copy: what would fail on the page fails here, as an error.
     pub fn rehearse(&self, block: BlockNo, page: &Page, ops: &[super::ops::Op<'_>]) -> Result<()> {
         let mut copy = page.clone();
-        self.ok(block, ops.iter().try_for_each(|op| op.apply(&mut copy)))
+        self.ok(block, ops.iter().try_for_each(|op| op.apply_to(&mut copy)))
     }
 
     /// Whether an insertion is so plain that it cannot fail: the free space is in one piece, and

@@ -12,32 +12,16 @@ use super::descend::{Held, Path, Side, Tree};
 use super::node::*;
 use super::ops::{Op, encode_indexes};
 use super::split::Overflow;
-use super::{BtreeRel, InsertOutcome, MAX_KEY, UniqueCheck, UniqueVerdict, edit, key_too_long};
+use super::{InsertOutcome, MAX_KEY, UniqueCheck, UniqueVerdict, edit, key_too_long};
 use crate::buffer::{ExclusiveGuard, ShareGuard};
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::ids::{RowId, Xid};
+use crate::ids::RowId;
 use crate::page::{Page, PageClass};
 
 /// How full internal pages are left by ascending inserts, in percent.
 const INTERNAL_FILLFACTOR: u8 = 90;
 
 type Latched<'e> = Held<ExclusiveGuard<'e>>;
-
-/// Adds an entry. With `unique`, looks first whether a row with the same key counts as a duplicate;
-/// nothing is inserted unless the answer is `Done`. An entry that is there already stays as it is.
-///
-/// Nothing is latched when this returns, whatever it returns.
-pub fn insert(
-    e: &Engine,
-    xid: Xid,
-    rel: &BtreeRel,
-    key: &[u8],
-    row: RowId,
-    unique: Option<&mut dyn UniqueCheck>,
-) -> Result<InsertOutcome> {
-    Tree::of(e, rel, xid).insert(key, row, unique)
-}
 
 enum Check {
     /// No duplicate; the entries at these indexes of the first leaf are dead to everybody.

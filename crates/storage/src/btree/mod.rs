@@ -27,12 +27,25 @@
 //!
 //! Start with the README of this directory; the layout of a page has its one home in `node`.
 
+mod build;
+mod check;
+mod descend;
 mod edit;
+mod insert;
 mod node;
-pub mod ops;
+mod ops;
 #[cfg(test)]
 mod page_tests;
+mod scan;
+mod space;
 mod split;
+mod unlink;
+mod vacuum;
+
+pub use build::Builder;
+pub use node::dump as dump_page;
+pub use ops::redo;
+pub use scan::Cursor;
 
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Lsn, PageId, RelId, RowId, Xid};
@@ -58,7 +71,11 @@ pub struct BtreeRel {
 }
 
 impl BtreeRel {
-    pub fn new(rel: RelId, fillfactor: u8) -> Self {
+    pub fn new(rel: RelId) -> Self {
+        Self::with_fillfactor(rel, DEFAULT_FILLFACTOR)
+    }
+
+    pub fn with_fillfactor(rel: RelId, fillfactor: u8) -> Self {
         let fillfactor = fillfactor.clamp(10, 100);
         BtreeRel { rel, fillfactor, top: AtomicU64::new(0), top_level: AtomicU32::new(0) }
     }
@@ -66,7 +83,7 @@ impl BtreeRel {
 
 impl Clone for BtreeRel {
     fn clone(&self) -> Self {
-        BtreeRel::new(self.rel, self.fillfactor)
+        BtreeRel::with_fillfactor(self.rel, self.fillfactor)
     }
 }
 

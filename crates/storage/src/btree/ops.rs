@@ -1,7 +1,7 @@
 //! The logged changes of index pages.
 //!
 //! A block's part of a log record is a sequence of these, each a tag byte and its fields,
-//! little-endian. [`Op::apply`] is the one way from the old page to the new, forward and in
+//! little-endian. [`Op::apply_to`] is the one way from the old page to the new, forward and in
 //! redo ([`redo`]).
 //!
 //! | tag | change         | fields                                                        |
@@ -22,6 +22,7 @@
 
 use super::edit::{self, NodeInit};
 use super::node::*;
+use crate::buffer::{OpError, PageOp};
 use crate::ids::BlockNo;
 use crate::page::Page;
 
@@ -90,7 +91,7 @@ impl Op<'_> {
         }
     }
 
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    fn encode_to(&self, out: &mut Vec<u8>) {
         let mut w = Writer(out);
         match *self {
             Op::Meta(m) => {
@@ -118,7 +119,7 @@ impl Op<'_> {
         };
     }
 
-    pub fn apply(&self, page: &mut Page) -> Read<()> {
+    pub fn apply_to(&self, page: &mut Page) -> Read<()> {
         match *self {
             Op::Meta(meta) => {
                 meta.write(page);
@@ -262,7 +263,19 @@ pub fn decode_all(ops: &[u8]) -> impl Iterator<Item = Read<Op<'_>>> {
     })
 }
 
+impl PageOp for Op<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_to(out);
+    }
+
+    fn apply(&self, page: &mut Page) -> Result<(), OpError> {
+        self.apply_to(page).map_err(|damage| OpError::from(damage.0))
+    }
+}
+
 /// Applies a block's part of a log record.
-pub fn redo(ops: &[u8], page: &mut Page) -> Read<()> {
-    decode_all(ops).try_for_each(|op| op?.apply(page))
+pub fn redo(ops: &[u8], page: &mut Page) -> Result<(), OpError> {
+    decode_all(ops)
+        .try_for_each(|op| op?.apply_to(page))
+        .map_err(|damage| OpError::from(damage.0))
 }

@@ -6,24 +6,11 @@
 
 use super::descend::{Held, Path, Side, Tree};
 use super::node::*;
-use super::{BtreeRel, Direction, IndexBatch};
+use super::{Direction, IndexBatch};
 use crate::buffer::ShareGuard;
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::ids::{BlockNo, Xid};
+use crate::ids::BlockNo;
 use std::ops::{Bound, Range};
-
-/// Entries with exactly this key, all of them, into `out` (emptied first). Returns whether there
-/// are any. The path of a primary-key look-up: one latch a level, no allocation once `out` has grown.
-pub fn lookup(e: &Engine, rel: &BtreeRel, key: &[u8], out: &mut IndexBatch) -> Result<bool> {
-    Tree::of(e, rel, Xid::INVALID).lookup(key, out)
-}
-
-/// Whether the leaf that a batch came from is as it was then. True proves that nothing was removed from
-/// it since; false proves nothing. After a `lookup` that had to visit several leaves: the last one.
-pub fn still_current(e: &Engine, rel: &BtreeRel, batch: &IndexBatch) -> Result<bool> {
-    Tree::of(e, rel, Xid::INVALID).still_current(batch)
-}
 
 impl<'e> Tree<'e> {
     pub(super) fn lookup(&self, key: &[u8], out: &mut IndexBatch) -> Result<bool> {
@@ -125,12 +112,6 @@ impl Cursor {
     /// A scan of everything.
     pub fn all(direction: Direction) -> Self {
         Cursor::new(Bound::Unbounded, Bound::Unbounded, direction)
-    }
-
-    /// Copies the matching entries of the next leaf that has some, in scan order, into `out`
-    /// (emptied first). `false`: there are no more.
-    pub fn next_batch(&mut self, e: &Engine, rel: &BtreeRel, out: &mut IndexBatch) -> Result<bool> {
-        self.next_leaf(&Tree::of(e, rel, Xid::INVALID), out)
     }
 
     pub(super) fn next_leaf(&mut self, tree: &Tree<'_>, out: &mut IndexBatch) -> Result<bool> {

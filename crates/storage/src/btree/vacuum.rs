@@ -5,22 +5,10 @@
 
 use super::descend::{Held, Path, Side, Tree};
 use super::node::*;
-use super::{BtreeRel, BulkDeleteStats};
+use super::BulkDeleteStats;
 use crate::buffer::{ExclusiveGuard, ShareGuard};
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::ids::{BlockNo, Fork, RowId, Xid};
-
-/// Removes every entry whose row is `dead`, takes emptied pages out of the tree, and collects
-/// blocks that crashes left unused. Others may read and write meanwhile. At most one vacuum of
-/// an index at a time.
-pub fn bulk_delete(
-    e: &Engine,
-    rel: &BtreeRel,
-    dead: &dyn Fn(RowId) -> bool,
-) -> Result<BulkDeleteStats> {
-    Tree::of(e, rel, Xid::INVALID).bulk_delete(dead)
-}
+use crate::ids::{BlockNo, Fork, RowId};
 
 /// Where the walk stands after a leaf.
 struct Next {
