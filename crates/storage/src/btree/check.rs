@@ -5,9 +5,9 @@
 //!
 //! It latches one page at a time; the caller keeps writers away (an index in motion would look broken).
 
+use super::Problem;
 use super::descend::{Held, Tree};
 use super::node::*;
-use super::Problem;
 use crate::buffer::ShareGuard;
 use crate::ids::{BlockNo, Fork, RowId};
 use crate::page::{HEADER_SIZE, Page};

@@ -49,19 +49,29 @@ pub(super) enum Side {
 
 /// The pages that a descent came through, for finding parents: a hint, by level.
 #[derive(Default, Debug)]
-pub(super) struct Path(SmallVec<[(u16, Link); 8]>);
+pub(super) struct Path {
+    passed: SmallVec<[(u16, Link); 8]>,
+    /// A page that the descent had to step off to the right: perhaps a split without parent entry.
+    detour: Option<(u16, Link)>,
+}
 
 impl Path {
     fn note(&mut self, level: u16, link: Link) {
-        self.0.push((level, link));
+        self.passed.push((level, link));
     }
 
     fn at(&self, level: u16) -> Option<Link> {
-        self.0.iter().find(|(l, _)| *l == level).map(|(_, link)| *link)
+        self.passed.iter().find(|(l, _)| *l == level).map(|(_, link)| *link)
     }
 
-    pub fn clear(&mut self) {
-        self.0.clear();
+    fn clear(&mut self) {
+        self.passed.clear();
+        self.detour = None;
+    }
+
+    /// The detour, once.
+    pub fn take_detour(&mut self) -> Option<(u16, Link)> {
+        self.detour.take()
     }
 }
 
@@ -173,8 +183,30 @@ impl<'e> Tree<'e> {
         self.rel.top.store(0, Ordering::Release);
     }
 
-    /// Latches the page of `level` that `target` (or what is just below it) belongs to.
+    /// Latches the page of `level` that `target` (or what is just below it) belongs to. Nothing is
+    /// latched when this is called.
+    #[inline]
     pub fn descend<G: Latch<'e>>(
+        &self,
+        target: Pos<'_>,
+        side: Side,
+        level: u16,
+        path: &mut Path,
+    ) -> Result<Held<G>> {
+        self.search::<G, true>(target, side, level, path)
+    }
+
+    /// The same for a caller that has pages of a lower level latched.
+    pub fn descend_from_below<G: Latch<'e>>(
+        &self,
+        target: Pos<'_>,
+        side: Side,
+        level: u16,
+    ) -> Result<Held<G>> {
+        self.search::<G, false>(target, side, level, &mut Path::default())
+    }
+
+    fn search<G: Latch<'e>, const FREE: bool>(
         &self,
         target: Pos<'_>,
         side: Side,
@@ -184,7 +216,7 @@ impl<'e> Tree<'e> {
         for _ in 0..MAX_RESTARTS {
             path.clear();
             let top = self.top(level)?;
-            if let Some(held) = self.walk(top, target, side, level, path)? {
+            if let Some(held) = self.walk::<G, FREE>(top, target, side, level, path)? {
                 return Ok(held);
             }
             self.forget_top();
@@ -194,7 +226,7 @@ impl<'e> Tree<'e> {
 
     /// One attempt; `None` when a page on the way is not what the link to it said.
     #[inline]
-    fn walk<G: Latch<'e>>(
+    fn walk<G: Latch<'e>, const FREE: bool>(
         &self,
         top: Top,
         target: Pos<'_>,
@@ -204,7 +236,7 @@ impl<'e> Tree<'e> {
     ) -> Result<Option<Held<G>>> {
         let (mut link, mut at, mut unsure) = (top.link, top.level, top.remembered);
         while at > level {
-            let Some(held) = self.arrive::<ShareGuard<'e>>(link, at, target, side)? else {
+            let Some(held) = self.step::<ShareGuard<'e>, FREE>(link, at, target, side)? else {
                 return Ok(None);
             };
             let node = self.node(&held)?;
@@ -213,6 +245,9 @@ impl<'e> Tree<'e> {
                 return Ok(None);
             }
             unsure = false;
+            if held.block != link.block {
+                path.detour = Some((at, link));
+            }
             let which = match side {
                 Side::At => node.child_for(target),
                 Side::Below => node.child_before(target),
@@ -221,7 +256,7 @@ impl<'e> Tree<'e> {
             link = self.ok(held.block, which.and_then(|i| node.item(i)))?.child;
             at -= 1;
         }
-        let held = self.arrive(link, at, target, side)?;
+        let held = self.step::<G, FREE>(link, at, target, side)?;
         Ok(match held {
             Some(held) if unsure && !self.node(&held)?.is_alone() => None,
             held => held,
@@ -229,7 +264,8 @@ impl<'e> Tree<'e> {
     }
 
     /// Latches the page that `link` names, or the one to its right that `target` has moved to.
-    /// `None`: the link is out of date.
+    /// `None`: the link is out of date. Nothing is latched when this is called.
+    #[inline]
     pub fn arrive<G: Latch<'e>>(
         &self,
         link: Link,
@@ -237,6 +273,21 @@ impl<'e> Tree<'e> {
         target: Pos<'_>,
         side: Side,
     ) -> Result<Option<Held<G>>> {
+        self.step::<G, true>(link, level, target, side)
+    }
+
+    /// `FREE`: the caller has nothing latched, so anything may happen before this latches its page.
+    fn step<G: Latch<'e>, const FREE: bool>(
+        &self,
+        link: Link,
+        level: u16,
+        target: Pos<'_>,
+        side: Side,
+    ) -> Result<Option<Held<G>>> {
+        #[cfg(test)]
+        if FREE {
+            super::testing::between_latches();
+        }
         let mut link = link;
         for _ in 0..MAX_STEPS {
             let held = self.latch::<G>(link.block)?;
@@ -278,11 +329,11 @@ impl<'e> Tree<'e> {
         path: &Path,
     ) -> Result<Held<ExclusiveGuard<'e>>> {
         if let Some(hint) = path.at(level)
-            && let Some(held) = self.arrive(hint, level, separator, Side::At)?
+            && let Some(held) = self.step::<_, false>(hint, level, separator, Side::At)?
         {
             return Ok(held);
         }
-        self.descend(separator, Side::At, level, &mut Path::default())
+        self.descend_from_below(separator, Side::At, level)
     }
 
     /// Tries changes on a copy: what would fail on the page fails here, as an error.

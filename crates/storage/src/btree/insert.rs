@@ -68,7 +68,19 @@ impl<'e> Tree<'e> {
             }
             let item = Item { key, row: place.row, child: Link::NONE };
             self.place(leaf, at, item, None, &path)?;
+            if let Some((level, link)) = path.take_detour() {
+                self.mend(level, link, &path)?;
+            }
             return Ok(InsertOutcome::Done);
+        }
+    }
+
+    /// Completes the split of a page that a descent met, if it is one that somebody left behind.
+    fn mend(&self, level: u16, link: Link, path: &Path) -> Result<()> {
+        let held: Latched<'e> = self.latch(link.block)?;
+        match self.live(&held, link, level)? {
+            Some(node) if node.has(INCOMPLETE) => self.complete_found(held, path),
+            _ => Ok(()),
         }
     }
 
@@ -145,11 +157,7 @@ impl<'e> Tree<'e> {
     }
 
     /// Takes entries out of a latched leaf, in a record of its own.
-    pub(super) fn remove_items(
-        &self,
-        held: Latched<'e>,
-        indexes: &[usize],
-    ) -> Result<Latched<'e>> {
+    pub(super) fn remove_items(&self, held: Latched<'e>, indexes: &[usize]) -> Result<Latched<'e>> {
         let encoded = encode_indexes(indexes);
         let op = Op::Remove(&encoded);
         self.rehearse(held.block, &held.guard, &[op])?;

@@ -29,6 +29,8 @@
 
 mod build;
 mod check;
+#[cfg(test)]
+mod crash_tests;
 mod descend;
 mod edit;
 mod insert;
@@ -36,9 +38,15 @@ mod node;
 mod ops;
 #[cfg(test)]
 mod page_tests;
+#[cfg(test)]
+mod race_tests;
 mod scan;
 mod space;
 mod split;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tree_tests;
 mod unlink;
 mod vacuum;
 

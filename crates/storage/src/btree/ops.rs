@@ -275,7 +275,5 @@ impl PageOp for Op<'_> {
 
 /// Applies a block's part of a log record.
 pub fn redo(ops: &[u8], page: &mut Page) -> Result<(), OpError> {
-    decode_all(ops)
-        .try_for_each(|op| op?.apply_to(page))
-        .map_err(|damage| OpError::from(damage.0))
+    decode_all(ops).try_for_each(|op| op?.apply_to(page)).map_err(|damage| OpError::from(damage.0))
 }

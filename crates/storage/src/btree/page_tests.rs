@@ -3,8 +3,8 @@
 use super::edit::{self, ItemList, NodeInit};
 use super::node::*;
 use super::ops::{self, Op};
-use crate::buffer::PageOp;
 use super::split::{Overflow, separator};
+use crate::buffer::PageOp;
 use crate::ids::{RowId, SlotNo};
 use crate::page::{PAGE_SIZE, Page};
 use proptest::prelude::*;

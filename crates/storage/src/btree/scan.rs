@@ -74,7 +74,10 @@ enum Next {
     Descend,
     /// Probably this page: forward, the right sibling of the last leaf; backward, the left one,
     /// provided that its right link says so.
-    Sibling { block: BlockNo, link: Link },
+    Sibling {
+        block: BlockNo,
+        link: Link,
+    },
     Done,
 }
 

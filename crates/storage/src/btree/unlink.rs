@@ -127,8 +127,7 @@ impl<'e> Tree<'e> {
         high: Pos<'_>,
     ) -> Result<Option<(Latched<'e>, usize)>> {
         let level = doomed.len() as u16;
-        let parent: Latched<'e> =
-            self.descend(high, Side::Below, level, &mut Path::default())?;
+        let parent: Latched<'e> = self.descend_from_below(high, Side::Below, level)?;
         let node = self.node(&parent)?;
         let at = self.ok(parent.block, node.child_before(high))?;
         if node.has(INCOMPLETE) || at + 1 >= node.len() {

@@ -3,9 +3,9 @@
 //! An entry can move only to the right of where it is (README, rule 6), so walking right passes
 //! every entry that was there at the start, whatever is split or deleted meanwhile.
 
+use super::BulkDeleteStats;
 use super::descend::{Held, Path, Side, Tree};
 use super::node::*;
-use super::BulkDeleteStats;
 use crate::buffer::{ExclusiveGuard, ShareGuard};
 use crate::error::Result;
 use crate::ids::{BlockNo, Fork, RowId};
