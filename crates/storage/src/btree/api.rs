@@ -4,9 +4,10 @@ use super::descend::Tree;
 use super::{
     BtreeRel, Builder, BulkDeleteStats, Cursor, IndexBatch, InsertOutcome, Problem, UniqueCheck,
 };
+use crate::buffer::Persistence;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::ids::{RowId, Xid};
+use crate::ids::{Fork, RowId, Xid};
 use crate::txn::Transaction;
 
 impl<'e> Tree<'e> {
@@ -16,14 +17,19 @@ impl<'e> Tree<'e> {
     }
 }
 
-/// Makes an empty index in a relation that has no page yet.
+/// Makes an empty index in a relation that has no page yet. If it is unlogged, that is also what it
+/// starts from after a crash.
 pub fn create(e: &Engine, tx: &mut Transaction, rel: &BtreeRel) -> Result<()> {
     create_as(e, tx.xid(e)?, rel)
 }
 
 /// As [`create`], in the name of any transaction or none.
 pub fn create_as(e: &Engine, xid: Xid, rel: &BtreeRel) -> Result<()> {
-    Tree::of(e, rel, xid).create()
+    Tree::of(e, rel, xid).create()?;
+    if e.pool.persistence(rel.rel) == Persistence::Unlogged {
+        e.keep_as_initial(rel.rel)?;
+    }
+    Ok(())
 }
 
 /// Loads entries, sorted by (key, row) and none twice, into an index that has none yet; a relation
@@ -44,6 +50,9 @@ pub fn build<K: AsRef<[u8]>>(
 
 impl<'e> Builder<'e> {
     pub fn new(e: &'e Engine, xid: Xid, rel: &'e BtreeRel) -> Result<Self> {
+        if e.pool.block_count(rel.rel, Fork::Main)? == 0 {
+            create_as(e, xid, rel)?;
+        }
         Self::over(Tree::of(e, rel, xid))
     }
 }

@@ -18,7 +18,7 @@ use super::node::*;
 use super::ops::Op;
 use super::split::separator;
 use super::{MAX_KEY, key_too_long};
-use crate::buffer::{ExclusiveGuard, Persistence};
+use crate::buffer::ExclusiveGuard;
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Fork, RowId};
 use crate::page::PageClass;
@@ -30,18 +30,10 @@ const INTERNAL_FILL: usize = 90;
 
 impl<'e> Tree<'e> {
     /// Makes an empty index in a relation that has no page yet: a meta page and a leaf that is the
-    /// root. An unlogged one gets the same in its init fork, from which it starts after a crash.
+    /// root.
     pub(super) fn create(&self) -> Result<()> {
-        self.create_fork(Fork::Main)?;
-        if self.pool.persistence(self.rel.rel) == Persistence::Unlogged {
-            self.create_fork(Fork::Init)?;
-        }
-        Ok(())
-    }
-
-    fn create_fork(&self, fork: Fork) -> Result<()> {
-        let meta_guard = self.pool.extend(self.rel.rel, fork)?;
-        let leaf_guard = self.pool.extend(self.rel.rel, fork)?;
+        let meta_guard = self.pool.extend(self.rel.rel, Fork::Main)?;
+        let leaf_guard = self.pool.extend(self.rel.rel, Fork::Main)?;
         if (meta_guard.id().block, leaf_guard.id().block) != (0, FIRST_LEAF.block) {
             return Err(self.corrupt(0, "a relation to hold a new index is not empty"));
         }
@@ -104,9 +96,6 @@ pub struct Builder<'e> {
 
 impl<'e> Builder<'e> {
     pub(super) fn over(tree: Tree<'e>) -> Result<Self> {
-        if tree.pool.block_count(tree.rel.rel, Fork::Main)? == 0 {
-            tree.create()?;
-        }
         let page: Held<ExclusiveGuard<'e>> = tree.latch(FIRST_LEAF.block)?;
         let node = tree.node(&page)?;
         if !node.is_empty() || !node.has(ROOT) || !node.is_leaf() {

@@ -79,13 +79,14 @@ fn every_prefix_of_the_log_is_a_sound_tree_and_can_be_worked_on() {
     }
 }
 
-/// One operation of the crash loop, and the log's end after it.
+/// One operation of the crash loop.
 enum Done {
     Insert(Vec<u8>, u64),
     Vacuum(u64, u64),
 }
 
 struct Life {
+    /// What was done, and where the log ended after it.
     history: Vec<(Done, Lsn)>,
     /// The redo point of the last complete checkpoint.
     redo: Lsn,
@@ -106,7 +107,7 @@ fn live(f: &Fixture, life: &mut Life, dice: &mut Dice) -> Option<()> {
             2 => {
                 let (a, b) = (dice.roll(3), 2 + dice.roll(2));
                 let result = f.tree().bulk_delete(&|row| row_number(row) % b == a);
-                life.history.push((Done::Vacuum(a, b), f.log.wal().inserted()));
+                life.history.push((Done::Vacuum(a, b), end_after(f, result.is_ok())));
                 result.ok()?;
             }
             _ => {
@@ -114,12 +115,17 @@ fn live(f: &Fixture, life: &mut Life, dice: &mut Dice) -> Option<()> {
                 life.next_row += 1;
                 let key = long_key(dice.roll(300));
                 let result = f.tree().insert(&key, super::node::row_id(number_of(row)), None);
-                life.history.push((Done::Insert(key, row), f.log.wal().inserted()));
+                life.history.push((Done::Insert(key, row), end_after(f, result.is_ok())));
                 result.ok()?;
             }
         }
     }
     Some(())
+}
+
+/// Where the log ends after an operation; one that failed is never complete.
+fn end_after(f: &Fixture, complete: bool) -> Lsn {
+    if complete { f.log.wal().inserted() } else { Lsn::MAX }
 }
 
 fn number_of(row: u64) -> u64 {
@@ -132,7 +138,9 @@ fn checkpoint(f: &Fixture, life: &mut Life) -> Option<()> {
     let vfs: &dyn Vfs = &f.disk;
     let file = vfs.open("base/16500", crate::vfs::OpenMode::Open).ok()?;
     file.sync().ok()?;
+    vfs.sync_dir("").ok()?;
     vfs.sync_dir("base").ok()?;
+    vfs.sync_dir(crate::wal::WAL_DIR).ok()?;
     // The checkpoint's own record must be durable for it to count.
     f.log.wal().flush(redo).ok()?;
     life.redo = redo;
@@ -192,8 +200,6 @@ fn settle(f: &Fixture, life: &mut Life, end: Lsn) {
         life.history.push((Done::Insert(key, row), end));
     }
     for (_, row) in known.difference(&real) {
-        let exactly = u64::MAX;
-        let _ = exactly;
         life.history.push((Done::Vacuum(*row, u64::MAX), end));
     }
 }

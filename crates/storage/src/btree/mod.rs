@@ -27,6 +27,7 @@
 //!
 //! Start with the README of this directory; the layout of a page has its one home in `node`.
 
+mod api;
 mod build;
 mod check;
 #[cfg(test)]
@@ -50,6 +51,9 @@ mod tree_tests;
 mod unlink;
 mod vacuum;
 
+pub use api::{
+    build, bulk_delete, check, check_entries, create, create_as, insert, lookup, still_current,
+};
 pub use build::Builder;
 pub use node::dump as dump_page;
 pub use ops::redo;

@@ -195,6 +195,8 @@ impl Cursor {
     /// The left neighbour of the page that the last batch came from, if it still is that.
     fn left_sibling<'e>(&self, tree: &Tree<'e>) -> Result<Option<Held<ShareGuard<'e>>>> {
         let Next::Sibling { block, link } = self.next else { return Ok(None) };
+        #[cfg(test)]
+        super::testing::between_latches();
         let held = tree.latch::<ShareGuard<'e>>(block)?;
         let node = tree.node(&held)?;
         let neighbour = node.is_leaf() && !node.has(DELETED) && node.right() == link;

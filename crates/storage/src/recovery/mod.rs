@@ -44,6 +44,7 @@ pub struct RedoTable {
 impl Default for RedoTable {
     fn default() -> Self {
         RedoTable { by_class: [None; CLASSES] }
+            .with(PageClass::BTree, crate::btree::redo)
             .with(PageClass::Heap, crate::heap::redo)
             .with(PageClass::Fsm, crate::heap::redo_fsm)
             .with(PageClass::Vm, crate::heap::redo_vm)
