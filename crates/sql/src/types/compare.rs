@@ -31,6 +31,7 @@ fn compare_others(a: &Datum, b: &Datum) -> Ordering {
         (Datum::Int2(a), Datum::Int2(b)) => a.cmp(b),
         (Datum::Float4(a), Datum::Float4(b)) => float_order(f64::from(*a), f64::from(*b)),
         (Datum::Float8(a), Datum::Float8(b)) => float_order(*a, *b),
+        (Datum::Numeric(a), Datum::Numeric(b)) => a.compare(b),
         (Datum::Bytea(a), Datum::Bytea(b)) => a.cmp(b),
         (Datum::Date(a), Datum::Date(b)) => a.cmp(b),
         (Datum::Time(a), Datum::Time(b)) | (Datum::Timestamp(a), Datum::Timestamp(b)) => a.cmp(b),

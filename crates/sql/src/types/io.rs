@@ -7,6 +7,7 @@
 //!   session for names (through `regclassout` and its like).
 //! - Binary input checks lengths and contents: the bytes come from the network.
 
+use super::numeric::Numeric;
 use super::{ArrayValue, Datum, Oid, OutputStyle, TypeRef, array, info, scalar};
 use crate::error::{Result, SqlError, State};
 use crate::functions::{FnContext, SessionFunctions};
@@ -57,6 +58,7 @@ fn text_in_plain(ty: TypeRef, s: &str, cx: &dyn FnContext) -> Result<Datum> {
         Oid::INT2 => Datum::Int2(scalar::parse_i16(s)?),
         Oid::FLOAT4 => Datum::Float4(scalar::parse_f32(s)?),
         Oid::FLOAT8 => Datum::Float8(scalar::parse_f64(s)?),
+        Oid::NUMERIC => Datum::Numeric(Numeric::parse(s)?.into()),
         Oid::OID => Datum::Oid(scalar::parse_oid(s, "oid")?),
         Oid::XID | Oid::CID => Datum::Oid(scalar::parse_xid(s) as u32),
         Oid::XID8 => Datum::Int8(scalar::parse_xid(s) as i64),
@@ -166,8 +168,8 @@ pub fn write(d: &Datum, ty: Oid, cx: &Output<'_>, out: &mut Vec<u8>) {
         }
         Datum::Array(v) => array::write(v, cx, out),
         Datum::Record(v) => super::record::write(v, cx, out),
-        Datum::Numeric(_)
-        | Datum::Date(_)
+        Datum::Numeric(v) => v.write(out),
+        Datum::Date(_)
         | Datum::Time(_)
         | Datum::TimeTz(_)
         | Datum::Timestamp(_)
@@ -206,6 +208,9 @@ pub fn apply_typmod(d: Datum, ty: TypeRef, explicit: bool) -> Result<Datum> {
             Oid::BPCHAR => pad_bpchar(s, ty.typmod - 4, explicit).map(Datum::Text),
             _ => Ok(Datum::Text(s)),
         },
+        Datum::Numeric(n) if ty.oid == Oid::NUMERIC => {
+            Ok(Datum::Numeric(n.apply_typmod(ty.typmod)?.into()))
+        }
         Datum::Array(a) => {
             let element = TypeRef::new(a.element, ty.typmod);
             let items = a.items.iter().cloned();
@@ -316,6 +321,7 @@ fn binary_in_plain(ty: TypeRef, b: &[u8]) -> Result<Datum> {
             let slot = SlotNo::new(u16::from_be_bytes([e, f]));
             Datum::Tid(RowId::new(u32::from_be_bytes([a, b, c, d]), slot))
         }
+        Oid::NUMERIC => Datum::Numeric(Numeric::read_binary(b)?.into()),
         Oid::VOID => Datum::text(""),
         Oid::OID | Oid::XID | Oid::CID => Datum::Oid(u32::from_be_bytes(fixed(b, oid)?)),
         _ if reg_functions(oid).is_some() => Datum::Oid(u32::from_be_bytes(fixed(b, oid)?)),
@@ -360,8 +366,8 @@ pub fn binary_out(d: &Datum, ty: Oid, out: &mut Vec<u8>) -> Result<()> {
         }
         Datum::Array(v) => array::binary_out(v, out)?,
         Datum::Record(v) => super::record::binary_out(v, out)?,
-        Datum::Numeric(_)
-        | Datum::Date(_)
+        Datum::Numeric(v) => v.write_binary(out),
+        Datum::Date(_)
         | Datum::Time(_)
         | Datum::TimeTz(_)
         | Datum::Timestamp(_)

@@ -32,6 +32,7 @@ pub mod array;
 pub mod compare;
 pub mod io;
 pub mod json;
+pub mod numeric;
 pub mod oid;
 pub mod record;
 pub mod registry;
@@ -124,14 +125,6 @@ impl Datum {
     pub fn text(s: impl Into<CompactString>) -> Datum {
         Datum::Text(s.into())
     }
-}
-
-pub mod numeric {
-    //! Exact, unbounded decimal numbers.
-
-    /// A numeric value.
-    #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-    pub struct Numeric;
 }
 
 const _: () = assert!(size_of::<Datum>() == 24);
