@@ -7,6 +7,8 @@ pub mod analyze;
 pub mod catalog;
 pub mod error;
 pub mod functions;
+pub mod keycode;
+pub mod row;
 pub mod session;
 pub mod settings;
 pub mod types;

@@ -28,6 +28,8 @@ use compact_str::CompactString;
 use inkling_storage::ids::RowId;
 use std::sync::Arc;
 
+#[cfg(test)]
+pub mod arbitrary;
 pub mod array;
 pub mod compare;
 pub mod io;
