@@ -117,11 +117,9 @@ impl Layout {
             Layout::Tid => 6,
             Layout::TimeTz => 12,
             Layout::Interval | Layout::Uuid => 16,
-            Layout::Text
-            | Layout::Bytea
-            | Layout::Numeric
-            | Layout::Array(_)
-            | Layout::Record => return None,
+            Layout::Text | Layout::Bytea | Layout::Numeric | Layout::Array(_) | Layout::Record => {
+                return None;
+            }
         })
     }
 }
@@ -146,11 +144,7 @@ pub struct RowView<'a> {
 impl<'a> From<TupleRef<'a>> for RowView<'a> {
     #[inline]
     fn from(t: TupleRef<'a>) -> Self {
-        RowView {
-            natts: t.natts().into(),
-            nulls: t.nulls().unwrap_or(&[]),
-            data: t.data(),
-        }
+        RowView { natts: t.natts().into(), nulls: t.nulls().unwrap_or(&[]), data: t.data() }
     }
 }
 
@@ -324,9 +318,7 @@ impl RowCodec {
 
     fn fill_missing(&self, stored: usize, upto: usize, out: &mut [Datum]) {
         let upto = upto.min(self.columns.len());
-        for (column, slot) in
-            self.columns.iter().zip(out.iter_mut()).take(upto).skip(stored)
-        {
+        for (column, slot) in self.columns.iter().zip(out.iter_mut()).take(upto).skip(stored) {
             *slot = column.missing.clone();
         }
     }
@@ -511,8 +503,7 @@ fn take_long<'a>(data: &mut &'a [u8]) -> Result<(bool, &'a [u8])> {
 }
 
 fn is_external(layout: Layout, mut data: &[u8]) -> bool {
-    layout.width().is_none()
-        && matches!(take_long(&mut data), Ok((true, [PACKED_TOAST, ..])))
+    layout.width().is_none() && matches!(take_long(&mut data), Ok((true, [PACKED_TOAST, ..])))
 }
 
 #[inline]
@@ -629,9 +620,7 @@ fn unpack(layout: Layout, bytes: &[u8], fetch: Fetch<'_>) -> Result<Datum> {
 
 fn get_long(layout: Layout, bytes: &[u8], fetch: Fetch<'_>) -> Result<Datum> {
     match layout {
-        Layout::Text => {
-            CompactString::from_utf8(bytes).map(Datum::Text).map_err(|_| corrupt())
-        }
+        Layout::Text => CompactString::from_utf8(bytes).map(Datum::Text).map_err(|_| corrupt()),
         Layout::Bytea => Ok(Datum::Bytea(bytes.into())),
         Layout::Numeric => get_numeric(bytes),
         Layout::Array(element) => get_array(element, bytes, fetch),

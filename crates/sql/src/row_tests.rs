@@ -96,8 +96,7 @@ fn old_rows_read_missing_values_and_dropped_columns_are_skipped() {
     // An update writes the missing value down and drops the dropped one.
     let mut updated = EncodedRow::default();
     now.splice(row.view(), &[(1, Datum::Int4(2))], &mut updated).unwrap();
-    let fresh =
-        EncodedRow::new(&now, &[Datum::Null, Datum::Int4(2), Datum::Int8(9)]).unwrap();
+    let fresh = EncodedRow::new(&now, &[Datum::Null, Datum::Int4(2), Datum::Int8(9)]).unwrap();
     assert_eq!((updated.data, updated.nulls), (fresh.data, fresh.nulls));
 }
 

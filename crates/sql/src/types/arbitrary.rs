@@ -75,9 +75,9 @@ pub fn value(ty: Oid) -> BoxedStrategy<Datum> {
             .prop_map(Datum::Float8)
             .boxed(),
         Oid::NUMERIC => numeric(),
-        Oid::TEXT => prop_oneof!["[ab]{0,3}", "\\PC{0,40}", "[a-z ]{100,140}"]
-            .prop_map(Datum::text)
-            .boxed(),
+        Oid::TEXT => {
+            prop_oneof!["[ab]{0,3}", "\\PC{0,40}", "[a-z ]{100,140}"].prop_map(Datum::text).boxed()
+        }
         Oid::BPCHAR => "[ab]{0,2} {0,2}".prop_map(Datum::text).boxed(),
         Oid::BYTEA => prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..9)
             .prop_map(|v| Datum::Bytea(v.into()))
@@ -89,9 +89,7 @@ pub fn value(ty: Oid) -> BoxedStrategy<Datum> {
             .boxed(),
         Oid::TIMESTAMP => small().prop_map(Datum::Timestamp).boxed(),
         Oid::INTERVAL => (small(), -40i32..40, -40i32..40)
-            .prop_map(|(micros, days, months)| {
-                Datum::Interval(Interval { months, days, micros })
-            })
+            .prop_map(|(micros, days, months)| Datum::Interval(Interval { months, days, micros }))
             .boxed(),
         Oid::UUID => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
         Oid::OID => small().prop_map(|v| Datum::Oid(v as u32)).boxed(),
@@ -107,15 +105,12 @@ pub fn value(ty: Oid) -> BoxedStrategy<Datum> {
 
 /// A type and two values of it.
 pub fn typed_pair() -> BoxedStrategy<(Oid, Datum, Datum)> {
-    prop::sample::select(TYPES)
-        .prop_flat_map(|ty| (Just(ty), value(ty), value(ty)))
-        .boxed()
+    prop::sample::select(TYPES).prop_flat_map(|ty| (Just(ty), value(ty), value(ty))).boxed()
 }
 
 /// A list of types with a value or NULL for each.
 pub fn typed_row() -> BoxedStrategy<Vec<(Oid, Datum)>> {
-    let column = prop::sample::select(TYPES).prop_flat_map(|ty| {
-        (Just(ty), prop_oneof![1 => Just(Datum::Null), 4 => value(ty)])
-    });
+    let column = prop::sample::select(TYPES)
+        .prop_flat_map(|ty| (Just(ty), prop_oneof![1 => Just(Datum::Null), 4 => value(ty)]));
     prop::collection::vec(column, 0..12).boxed()
 }

@@ -4,9 +4,7 @@
 //! products) or with big integers (division). Both paths give the same result, which the property
 //! tests check.
 
-use super::{
-    BASE, DIGITS, Digits, MAX_DISPLAY_SCALE, MAX_DSCALE, MIN_SIG_DIGITS, Numeric, Sign,
-};
+use super::{BASE, DIGITS, Digits, MAX_DISPLAY_SCALE, MAX_DSCALE, MIN_SIG_DIGITS, Numeric, Sign};
 use crate::error::Result;
 use crate::functions::int::division_by_zero;
 use num_bigint::BigUint;
@@ -40,9 +38,7 @@ pub fn add(a: &Numeric, b: &Numeric) -> Result<Numeric> {
     }
     match a.compare_magnitude(b) {
         std::cmp::Ordering::Equal => Ok(Numeric::zero(scale)),
-        std::cmp::Ordering::Greater => {
-            subtract_magnitudes(a, b, a.sign == Sign::Negative, scale)
-        }
+        std::cmp::Ordering::Greater => subtract_magnitudes(a, b, a.sign == Sign::Negative, scale),
         std::cmp::Ordering::Less => subtract_magnitudes(b, a, b.sign == Sign::Negative, scale),
     }
 }
@@ -138,10 +134,7 @@ pub fn select_div_scale(a: &Numeric, b: &Numeric) -> i32 {
     let first = |n: &Numeric| (n.weight, n.digits.first().copied().unwrap_or(0));
     let ((wa, fa), (wb, fb)) = (first(a), first(b));
     let weight = wa - wb - i32::from(fa <= fb);
-    (MIN_SIG_DIGITS - weight * DIGITS)
-        .max(a.dscale())
-        .max(b.dscale())
-        .clamp(0, MAX_DISPLAY_SCALE)
+    (MIN_SIG_DIGITS - weight * DIGITS).max(a.dscale()).max(b.dscale()).clamp(0, MAX_DISPLAY_SCALE)
 }
 
 fn special_quotient(a: &Numeric, b: &Numeric) -> Result<Option<Numeric>> {

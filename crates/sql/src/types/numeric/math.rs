@@ -185,11 +185,8 @@ fn ln_of(n: &Numeric, p: i32) -> BigInt {
     let scale = n.dscale();
     let magnitude = BigInt::from(n.to_biguint(scale));
     let shift = work - scale - k;
-    let mantissa = if shift >= 0 {
-        magnitude * power_of_ten(shift)
-    } else {
-        magnitude / power_of_ten(-shift)
-    };
+    let mantissa =
+        if shift >= 0 { magnitude * power_of_ten(shift) } else { magnitude / power_of_ten(-shift) };
     let mut result = ln_near_one(mantissa, work);
     if k != 0 {
         result += ln_ten(work) * k;
@@ -284,8 +281,7 @@ fn special_power(base: &Numeric, exponent: &Numeric) -> Result<Option<Numeric>> 
     if base.is_zero() && exponent.is_negative() {
         return Err(power_error("zero raised to a negative power is undefined"));
     }
-    if base.is_finite() && base.is_negative() && !exponent.is_infinite() && !exponent.is_integer()
-    {
+    if base.is_finite() && base.is_negative() && !exponent.is_infinite() && !exponent.is_integer() {
         return Err(power_error(
             "a negative number raised to a non-integer power yields a complex result",
         ));
@@ -307,8 +303,7 @@ fn special_power(base: &Numeric, exponent: &Numeric) -> Result<Option<Numeric>> 
     if exponent.is_negative() {
         return Ok(Some(Numeric::ZERO));
     }
-    let odd = exponent.is_integer()
-        && !arith::modulo(exponent, &Numeric::from(2i64))?.is_zero();
+    let odd = exponent.is_integer() && !arith::modulo(exponent, &Numeric::from(2i64))?.is_zero();
     Ok(Some(if base.is_negative() && odd { Numeric::NEG_INFINITY } else { Numeric::INFINITY }))
 }
 

@@ -118,7 +118,12 @@ impl Numeric {
     }
 
     /// Builds from parts of any shape: strips zero digits at both ends, checks the limits.
-    pub fn from_parts(negative: bool, mut weight: i32, digits: &[u16], dscale: i32) -> Result<Self> {
+    pub fn from_parts(
+        negative: bool,
+        mut weight: i32,
+        digits: &[u16],
+        dscale: i32,
+    ) -> Result<Self> {
         let leading = digits.iter().take_while(|d| **d == 0).count();
         let digits = &digits[leading..];
         weight -= leading as i32;
@@ -168,7 +173,8 @@ impl Numeric {
         if odd == 1 {
             digits.push(u16::from(bytes[0]));
         }
-        digits.extend(bytes[odd..].chunks_exact(2).map(|p| u16::from(p[0]) * 100 + u16::from(p[1])));
+        digits
+            .extend(bytes[odd..].chunks_exact(2).map(|p| u16::from(p[0]) * 100 + u16::from(p[1])));
         let weight = digits.len() as i32 - 1 - (scale + pad) / DIGITS;
         Numeric::from_parts(negative, weight, &digits, scale.max(0))
     }
@@ -344,7 +350,8 @@ impl Numeric {
     pub fn apply_typmod(&self, typmod: i32) -> Result<Numeric> {
         let (precision, scale) = super::numeric_typmod(typmod);
         let too_big = |detail: String| {
-            SqlError::new(State::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").detail(detail)
+            SqlError::new(State::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+                .detail(detail)
         };
         if self.is_nan() {
             return Ok(self.clone());
