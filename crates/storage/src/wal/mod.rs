@@ -1,10 +1,51 @@
 //! The write-ahead log: records, insertion, flushing, reading. Rules: `README.md` here.
+//!
+//! ```text
+//!  reserve ──> change pages ──> insert ──┐                    ┌─> flush / request_flush: wait
+//!                                        v                    │
+//!                     ring (wal_buffers) ──write──> pg_wal/ ──sync──> flushed
+//! ```
+//!
+//! # What it guarantees
+//!
+//! - After [`Wal::reserve`] succeeded, [`Wal::insert`] cannot fail: full disks and failed devices
+//!   show before any page is changed.
+//! - Records lie in the log in the order of insertion, and a crash leaves a prefix of them that
+//!   holds at least everything below [`Wal::flushed`].
+//! - After a failed write or sync nothing more is ever reported as flushed.
+//!
+//! # Example
+//!
+//! ```text
+//! let room = wal.reserve(max_len)?;                      // may wait, may fail
+//! ... change pages ...
+//! let lsn = wal.insert(&record, room, redo_seen)?;       // RedoMoved: rebuild with images, again
+//! ... stamp page LSNs, unlatch ...
+//! wal.flush(lsn)?;                                       // or await wal.request_flush(lsn)
+//! ```
+//!
+//! # What it does not do
+//!
+//! It does not know what records mean (`recovery/` replays them), which pages need images (the
+//! caller compares with [`Wal::redo_point`]), nor when old segments may go (checkpoints say).
 
+mod describe;
+mod device;
+mod kernel;
+#[cfg(all(test, shuttle))]
+mod model;
 mod options;
+mod padded;
 mod reader;
 mod record;
+mod ring;
 mod segment;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+mod waiters;
+mod writer;
 
+pub use describe::{Describe, NoDetails, describe, describe_with};
 pub use options::WalOptions;
 pub use reader::{EndOfLog, WalReader};
 pub use record::{
@@ -14,20 +55,45 @@ pub use record::{
 pub use segment::{WAL_DIR, parse_segment_name, segment_of, segment_path};
 
 use crate::error::{Result, StorageError};
-use crate::ids::Lsn;
-use crate::vfs::{Clock, OpenMode, Vfs};
-use crate::wait::{Event, WaitHandle};
+use crate::ids::{Lsn, Xid};
+use crate::sync::thread::{self, JoinHandle};
+use crate::vfs::{Clock, Vfs};
+use crate::wait::WaitHandle;
+use device::{DeviceStats, SegmentDevice};
+use kernel::{Claim, Kernel, Priority};
 use parking_lot::Mutex;
+use segment::Segments;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use writer::Step;
 
 /// Where the first record of a new cluster starts: segment 1.
 pub const FIRST_LSN: Lsn = Lsn::new(0x0100_0000);
 
 /// Room in the log for one record. Given back when dropped.
-#[derive(Debug)]
+#[must_use = "room that is not used is given back at once"]
 pub struct Reservation<'w> {
-    bytes: u64,
-    _wal: &'w Wal,
+    wal: &'w Wal,
+    room: u64,
+}
+
+impl Reservation<'_> {
+    /// The longest record that fits.
+    pub fn bytes(&self) -> usize {
+        self.room as usize
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.wal.shared.kernel.release(self.room);
+    }
+}
+
+impl std::fmt::Debug for Reservation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reservation({})", self.room)
+    }
 }
 
 /// A checkpoint moved the redo point: decide about page images anew and insert again.
@@ -57,204 +123,332 @@ pub struct WalStats {
     pub segments_removed: u64,
 }
 
-struct State {
-    pending: Vec<u8>,
-    inserted: Lsn,
-    flushed: Lsn,
-    redo_point: Lsn,
-    stats: WalStats,
+/// What the writer thread and the callers have in common.
+struct Shared {
+    kernel: Kernel<SegmentDevice>,
+    segments: Segments,
+    clock: Arc<dyn Clock>,
+    options: WalOptions,
+    device_stats: Arc<DeviceStats>,
+    buffers_full: AtomicU64,
+    /// When the writer last wrote.
+    last_write: AtomicU64,
+    /// Not before this does the writer try again to prepare a segment.
+    prepare_retry: AtomicU64,
+    stop: AtomicBool,
+    /// Whether there is a thread that serves flush requests.
+    writer_runs: AtomicBool,
 }
 
 /// The log. Shared by `Arc`.
 pub struct Wal {
-    vfs: Arc<dyn Vfs>,
-    options: WalOptions,
-    state: Mutex<State>,
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for Wal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wal").field("inserted", &self.inserted()).finish_non_exhaustive()
+        f.debug_struct("Wal")
+            .field("inserted", &self.inserted())
+            .field("written", &self.written())
+            .field("flushed", &self.flushed())
+            .finish_non_exhaustive()
     }
 }
 
 impl Wal {
-    /// Opens the log for appending at `start`, the end of the valid log.
+    /// Opens the log for appending at `start`, the end of the valid log (a [`WalReader`] finds
+    /// it), and removes what lies beyond. The redo point starts there too.
     pub fn open(
         vfs: Arc<dyn Vfs>,
-        _clock: Arc<dyn Clock>,
+        clock: Arc<dyn Clock>,
         options: WalOptions,
         start: Lsn,
     ) -> Result<Arc<Wal>> {
-        vfs.create_dir_all(WAL_DIR).map_err(|e| StorageError::io("create", WAL_DIR, e))?;
-        let state = State {
-            pending: Vec::new(),
-            inserted: start,
-            flushed: start,
-            redo_point: start,
-            stats: WalStats::default(),
-        };
-        Ok(Arc::new(Wal { vfs, options, state: Mutex::new(state) }))
+        let options = options.checked()?;
+        if !start.raw().is_multiple_of(Lsn::ALIGN) || !start.is_valid() {
+            return Err(StorageError::corrupt(format!("the log cannot go on at {start}")));
+        }
+        let disk_end = segment::clean_up(&*vfs, &options, start)?;
+        let device_stats = Arc::new(DeviceStats::default());
+        let device = SegmentDevice::new(
+            Arc::clone(&vfs),
+            Arc::clone(&clock),
+            Arc::clone(&device_stats),
+            options.segment_size,
+            options.fsync,
+        );
+        let (capacity, margin) = (options.buffer_size, options.safety_margin);
+        let background = options.background_writer;
+        let shared = Arc::new(Shared {
+            kernel: Kernel::new(start.raw(), capacity, disk_end, margin, device),
+            segments: Segments::new(vfs, &options, disk_end),
+            last_write: AtomicU64::new(clock.monotonic_micros()),
+            clock,
+            options,
+            device_stats,
+            buffers_full: AtomicU64::new(0),
+            prepare_retry: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            writer_runs: AtomicBool::new(background),
+        });
+        let writer = if background { Some(spawn_writer(&shared)?) } else { None };
+        Ok(Arc::new(Wal { shared, writer: Mutex::new(writer) }))
     }
 
     pub fn options(&self) -> &WalOptions {
-        &self.options
+        &self.shared.options
     }
 
+    /// An empty record with this log's compression setting.
+    pub fn new_record(&self, kind: RecordKind, xid: Xid) -> RecordBuilder {
+        let mut record = RecordBuilder::new(kind, xid);
+        record.set_compression(self.shared.options.compression);
+        record
+    }
+
+    // ---- insertion ----
+
     /// Reserves room for a record of at most `bytes` bytes. A full disk, a failed log and a full
-    /// ring show here, before any page is changed.
+    /// ring show here, before any page is changed; the last by waiting. Do not hold one
+    /// reservation while asking for another.
     pub fn reserve(&self, bytes: usize) -> Result<Reservation<'_>> {
-        Ok(Reservation { bytes: bytes as u64, _wal: self })
+        self.reserve_as(bytes, Priority::Ordinary)
     }
 
     /// `reserve` for records that must get through when the disk is full: checkpoints, aborts.
     pub fn reserve_essential(&self, bytes: usize) -> Result<Reservation<'_>> {
-        self.reserve(bytes)
+        self.reserve_as(bytes, Priority::Essential)
     }
 
-    /// Appends a record. `redo_seen`: the redo point by which the caller chose between images and
-    /// operations; it only matters for records with blocks.
+    fn reserve_as(&self, bytes: usize, priority: Priority) -> Result<Reservation<'_>> {
+        let kernel = &self.shared.kernel;
+        kernel.check_poisoned()?;
+        let room = record::padded(bytes) as u64;
+        if room > kernel.capacity() || bytes > MAX_RECORD_LEN {
+            let what = format!("log record of {bytes} bytes does not fit the WAL buffers");
+            return Err(StorageError::Limit { what });
+        }
+        if kernel.try_claim(room, priority) != Claim::Granted {
+            self.claim_slowly(room, priority)?;
+        }
+        Ok(Reservation { wal: self, room })
+    }
+
+    /// Claims room, making or awaiting it.
+    #[cold]
+    fn claim_slowly(&self, room: u64, priority: Priority) -> Result<()> {
+        let kernel = &self.shared.kernel;
+        let mut waited = None;
+        loop {
+            kernel.check_poisoned()?;
+            match kernel.try_claim(room, priority) {
+                Claim::Granted => return Ok(()),
+                Claim::NoSegment => {
+                    let margin = if priority == Priority::Essential { 0 } else { kernel.margin() };
+                    let end = self.shared.segments.ensure(kernel.claimed() + room + margin)?;
+                    kernel.extend_disk(end);
+                    kernel.wake_room();
+                }
+                Claim::RingFull if kernel.try_make_room()? => {}
+                Claim::RingFull => match waited.take() {
+                    None => {
+                        self.shared.buffers_full.fetch_add(1, Ordering::Relaxed);
+                        waited = Some(kernel.wait_for_room());
+                    }
+                    Some(handle) => WaitHandle::block(&handle),
+                },
+            }
+        }
+    }
+
+    /// Appends a record and answers its LSN. `redo_seen`: the redo point by which the caller chose
+    /// between images and operations; it only matters for records with blocks.
+    ///
+    /// Panics when the record is longer than the reservation: that is a bug above, and the page
+    /// changes that the record describes must not outlive it.
     pub fn insert<'w>(
         &'w self,
         record: &RecordBuilder,
-        reservation: Reservation<'w>,
+        mut reservation: Reservation<'w>,
         redo_seen: Lsn,
     ) -> Result<Lsn, RedoMoved<'w>> {
-        assert!(record.encoded_len() as u64 <= reservation.bytes, "record exceeds reservation");
-        let mut state = self.state.lock();
-        if record.block_count() > 0 && redo_seen != state.redo_point {
-            return Err(RedoMoved { reservation, redo_point: state.redo_point });
+        let images = (record.image_count(), record.image_bytes());
+        let seen = (record.block_count() > 0).then_some(redo_seen.raw());
+        let room = reservation.room;
+        match self.shared.kernel.insert(&record.seal(), images, room, seen) {
+            Ok(end) => {
+                // The kernel has taken or released all of it.
+                reservation.room = 0;
+                Ok(Lsn::new(end))
+            }
+            Err(redo_point) => Err(RedoMoved { reservation, redo_point: Lsn::new(redo_point) }),
         }
-        let bytes = record.encode_at(state.inserted);
-        state.inserted = state.inserted.advance(bytes.len() as u64);
-        state.stats.records += 1;
-        state.stats.bytes += bytes.len() as u64;
-        state.pending.extend_from_slice(&bytes);
-        Ok(state.inserted)
     }
 
     /// Pages whose LSN is not beyond this need an image in their next record.
+    #[inline]
     pub fn redo_point(&self) -> Lsn {
-        self.state.lock().redo_point
+        Lsn::new(self.shared.kernel.redo_point())
     }
 
-    /// Moves the redo point to the insert position.
+    /// Moves the redo point to the insert position, while no insertion is under way.
     pub fn advance_redo_point(&self) -> Lsn {
-        let mut state = self.state.lock();
-        state.redo_point = state.inserted;
-        state.redo_point
+        Lsn::new(self.shared.kernel.advance_redo_point())
     }
+
+    // ---- positions ----
 
     /// The end of the last inserted record.
+    #[inline]
     pub fn inserted(&self) -> Lsn {
-        self.state.lock().inserted
+        Lsn::new(self.shared.kernel.inserted())
     }
 
     /// Everything before this was handed to the kernel.
+    #[inline]
     pub fn written(&self) -> Lsn {
-        self.flushed()
+        Lsn::new(self.shared.kernel.written())
     }
 
     /// Everything before this survives a power failure.
+    #[inline]
     pub fn flushed(&self) -> Lsn {
-        self.state.lock().flushed
+        Lsn::new(self.shared.kernel.flushed())
     }
+
+    // ---- flushing ----
 
     /// Asks for a flush up to `lsn`; `None`: it is flushed. Otherwise the handle is woken when it
     /// is, or when the log fails: look at `flushed` and `check_poisoned` again.
+    ///
+    /// Panics on a position that was never inserted.
     pub fn request_flush(&self, lsn: Lsn) -> Option<WaitHandle> {
-        if self.flushed() >= lsn {
-            return None;
+        let handle = self.shared.kernel.request_flush(lsn.raw())?;
+        if !self.shared.writer_runs.load(Ordering::SeqCst) {
+            // Nobody else will do it. Success and failure alike wake the handle.
+            let _ = self.shared.kernel.flush_blocking(lsn.raw());
         }
-        let event = Event::new();
-        let _ = self.flush(lsn);
-        event.wake();
-        Some(event.handle())
+        Some(handle)
     }
 
-    /// Flushes in this thread if the device is free; tells whether `lsn` is flushed now.
+    /// Flushes in this thread if nobody else uses the device; tells whether `lsn` is flushed now.
+    /// Spares a thread switch where there is nothing better to do than to wait anyway.
     pub fn try_flush_inline(&self, lsn: Lsn) -> Result<bool> {
-        self.flush(lsn).map(|()| true)
+        if self.flushed() >= lsn {
+            return Ok(true);
+        }
+        self.check_position(lsn)?;
+        self.shared.kernel.try_flush(lsn.raw())?;
+        Ok(self.flushed() >= lsn)
     }
 
-    /// Blocks until everything before `lsn` is durable.
+    /// Blocks until everything before `lsn` is durable: in this thread when the device is free,
+    /// else with the next flush of the writer.
     pub fn flush(&self, lsn: Lsn) -> Result<()> {
-        let mut state = self.state.lock();
-        if state.flushed >= lsn {
+        while !self.try_flush_inline(lsn)? {
+            if let Some(handle) = self.request_flush(lsn) {
+                handle.block();
+            }
+            // Woken, but not flushed: the log has failed, or the writer has ended.
+            self.check_poisoned()?;
+        }
+        Ok(())
+    }
+
+    /// Positions may come from pages, and pages from a disk: beyond the log means damage.
+    fn check_position(&self, lsn: Lsn) -> Result<()> {
+        let end = self.inserted();
+        if lsn <= end {
             return Ok(());
         }
-        let size = self.options.segment_size;
-        let pending = std::mem::take(&mut state.pending);
-        let mut at = state.flushed.raw();
-        let mut rest = &pending[..];
-        while !rest.is_empty() {
-            let piece = rest.len().min((size - at % size) as usize);
-            let path = segment_path(at / size, size);
-            let write = || {
-                let file = self.vfs.open(&path, OpenMode::OpenOrCreate)?;
-                file.write_at(&rest[..piece], at % size)?;
-                file.sync()
-            };
-            write().map_err(|e| StorageError::io("write", &path, e))?;
-            rest = &rest[piece..];
-            at += piece as u64;
-        }
-        state.flushed = Lsn::new(at);
-        Ok(())
+        let what = format!("flush of {lsn} was asked for, but the log ends at {end}");
+        Err(StorageError::corrupt(what))
     }
 
     /// Tells the writer that everything before `lsn` has to be durable by `deadline_micros` of
     /// the monotonic clock.
-    pub fn note_async_commit(&self, lsn: Lsn, _deadline_micros: u64) {
-        let _ = self.flush(lsn);
+    pub fn note_async_commit(&self, lsn: Lsn, deadline_micros: u64) {
+        self.shared.kernel.note_deadline(lsn.raw(), deadline_micros);
     }
 
     /// Fails once a write or a sync of the log has failed.
+    #[inline]
     pub fn check_poisoned(&self) -> Result<()> {
+        self.shared.kernel.check_poisoned()
+    }
+
+    // ---- housekeeping ----
+
+    /// Recycles or removes segments that end at or before `lsn`. What is not flushed yet stays,
+    /// whatever `lsn` says.
+    pub fn remove_segments_before(&self, lsn: Lsn) -> Result<()> {
+        let shared = &self.shared;
+        let end = shared.segments.remove_before(lsn.raw().min(shared.kernel.flushed()))?;
+        shared.kernel.extend_disk(end);
         Ok(())
     }
 
-    /// Recycles or removes segments that end at or before `lsn`.
-    pub fn remove_segments_before(&self, _lsn: Lsn) -> Result<()> {
-        Ok(())
+    /// Does what the writer thread would do next, for a log opened without one. `Ok(false)`:
+    /// nothing is due at this moment of the clock.
+    pub fn run_writer_once(&self) -> Result<bool> {
+        let now = self.shared.clock.monotonic_micros();
+        let step = self.shared.next_step(now);
+        self.shared.perform(step, now)?;
+        Ok(!matches!(step, Step::Sleep(_)))
     }
 
     pub fn stats(&self) -> WalStats {
-        self.state.lock().stats
+        let shared = &self.shared;
+        let inserts = shared.kernel.insert_stats();
+        let segments = shared.segments.stats();
+        let device = &shared.device_stats;
+        WalStats {
+            records: inserts.records,
+            page_images: inserts.page_images,
+            page_image_bytes: inserts.page_image_bytes,
+            bytes: inserts.bytes,
+            writes: device.writes.load(Ordering::Relaxed),
+            syncs: device.syncs.load(Ordering::Relaxed),
+            write_micros: device.write_micros.load(Ordering::Relaxed),
+            sync_micros: device.sync_micros.load(Ordering::Relaxed),
+            buffers_full: shared.buffers_full.load(Ordering::Relaxed),
+            segments_created: segments.created,
+            segments_recycled: segments.recycled,
+            segments_removed: segments.removed,
+        }
     }
 
-    /// Flushes everything and stops the writer thread.
+    /// Flushes everything and stops the writer thread. The log still works afterwards, inline.
     pub fn shutdown(&self) -> Result<()> {
-        self.flush(self.inserted())
+        let flushed = self.flush(self.inserted());
+        self.stop_writer();
+        flushed
+    }
+
+    fn stop_writer(&self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.kernel.sleeper.wake();
+        if let Some(writer) = self.writer.lock().take() {
+            // A panic of the writer was reported when it happened; nobody waits for it.
+            let _ = writer.join();
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ids::{PageId, RelId, Xid};
-    use crate::page::PageClass;
-    use crate::vfs::{RealVfs, SystemClock};
-
-    #[test]
-    fn what_was_inserted_is_read_back() {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new(dir.path()));
-        let clock = Arc::new(SystemClock::new());
-        let wal =
-            Wal::open(Arc::clone(&vfs), clock, WalOptions::default(), FIRST_LSN).expect("open");
-        let mut record = RecordBuilder::new(RecordKind::PageChange, Xid::new(7));
-        let id = PageId::main(RelId::new(3), 4);
-        record.block(id, PageClass::Heap, false, BlockBody::Ops(b"ops"));
-        record.data(b"main");
-        let room = wal.reserve(100).expect("room");
-        let lsn = wal.insert(&record, room, wal.redo_point()).expect("insert");
-        wal.flush(lsn).expect("flush");
-        let mut reader = WalReader::new(vfs, FIRST_LSN);
-        let (end, read) = reader.next().expect("read").expect("a record");
-        assert_eq!((end, read.xid, read.blocks[0].id), (lsn, Xid::new(7), id));
-        assert_eq!(read.data, b"main");
-        assert!(reader.next().expect("read").is_none());
-        assert_eq!(reader.end_of_log(), Some(EndOfLog::Missing));
+impl Drop for Wal {
+    /// Stops the thread. Unflushed records are lost, as in a crash: flushing is `shutdown`'s.
+    fn drop(&mut self) {
+        self.stop_writer();
     }
+}
+
+fn spawn_writer(shared: &Arc<Shared>) -> Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    let spawned =
+        thread::Builder::new().name("wal writer".to_owned()).spawn(move || shared.run_writer());
+    spawned.map_err(|e| StorageError::Resource {
+        what: format!("could not start the WAL writer: {e}"),
+        hint: "raise the limit on threads",
+    })
 }

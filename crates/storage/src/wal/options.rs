@@ -1,6 +1,7 @@
 //! How the log behaves: one value, fixed when it is opened.
 
 use super::record::WalCompression;
+use crate::error::{Result, StorageError};
 
 /// Settings of the log. Names in parentheses are the server's settings.
 #[derive(Clone, Debug)]
@@ -8,7 +9,7 @@ pub struct WalOptions {
     /// Bytes of one file; a power of two, at least 4 KiB (`wal_segment_size`).
     pub segment_size: u64,
     /// Bytes of the ring that records wait in (`wal_buffers`); rounded up to a power of two, at
-    /// least 256 KiB. No record can be longer.
+    /// least 64 KiB. No record can be longer.
     pub buffer_size: usize,
     /// The writer looks after unwritten bytes at least this often (`wal_writer_delay`).
     pub writer_delay_micros: u64,
@@ -32,6 +33,26 @@ pub struct WalOptions {
     /// Whether `open` starts the writer thread. Without it `flush` does all the work, inline, and
     /// a simulation calls `run_writer_once`.
     pub background_writer: bool,
+}
+
+/// The smallest and the largest segment.
+const SEGMENT_SIZES: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
+/// The smallest and the largest ring.
+const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 30;
+
+impl WalOptions {
+    /// The options as they are used, or what is wrong with them.
+    pub(super) fn checked(mut self) -> Result<Self> {
+        let size = self.segment_size;
+        if !size.is_power_of_two() || !SEGMENT_SIZES.contains(&size) {
+            let what = format!("WAL segment size {size} is not a power of two from 4 kB to 1 GB");
+            return Err(StorageError::Limit { what });
+        }
+        let buffer = self.buffer_size.clamp(*BUFFER_SIZES.start(), *BUFFER_SIZES.end());
+        self.buffer_size = buffer.next_power_of_two();
+        self.safety_margin = self.safety_margin.min(size / 4);
+        Ok(self)
+    }
 }
 
 impl Default for WalOptions {

@@ -1,0 +1,160 @@
+//! The writer thread: what it does next, and when it sleeps.
+//!
+//! | it finds | it does |
+//! |---|---|
+//! | somebody waiting for a flush | flush at once: the commits that come meanwhile share the next |
+//! | the earliest asynchronous deadline reached | flush |
+//! | `flush_after` unflushed bytes | flush |
+//! | `write_after` unwritten bytes, or any for `writer_delay` | write, without sync |
+//! | no whole segment ready beyond the current one | prepare a piece of one |
+//! | nothing | sleep until the next of these is due, or until woken |
+//!
+//! One decision is one [`Step`], taken from positions alone, so a simulation without the thread
+//! makes the same decisions by calling `run_writer_once`.
+
+use super::Shared;
+use super::kernel::NEVER;
+use super::segment::Progress;
+use crate::error::Result;
+use std::sync::atomic::Ordering;
+
+/// With nothing to do the writer still looks around this often.
+const IDLE_MICROS: u64 = 5_000_000;
+/// After a failed preparation of a segment the writer waits this long before the next try.
+const PREPARE_RETRY_MICROS: u64 = 1_000_000;
+
+/// What the writer does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Flush,
+    Write,
+    /// A piece of the next segment.
+    Prepare,
+    /// Nothing is due for this many microseconds.
+    Sleep(u64),
+}
+
+impl Shared {
+    /// Decides the next step at time `now`.
+    pub(super) fn next_step(&self, now: u64) -> Step {
+        let (kernel, options) = (&self.kernel, &self.options);
+        if kernel.check_poisoned().is_err() {
+            return Step::Sleep(IDLE_MICROS);
+        }
+        let deadline = kernel.deadline();
+        if kernel.has_waiters() || deadline <= now {
+            return Step::Flush;
+        }
+        let inserted = kernel.inserted();
+        let unflushed = inserted - kernel.flushed();
+        if options.flush_after > 0 && unflushed >= options.flush_after {
+            return Step::Flush;
+        }
+        let unwritten = inserted.saturating_sub(kernel.written());
+        let write_due = self.last_write.load(Ordering::Relaxed) + options.writer_delay_micros;
+        if unwritten > 0 && (unwritten >= options.write_after || write_due <= now) {
+            return Step::Write;
+        }
+        let mut wake = deadline.min(now.saturating_add(IDLE_MICROS));
+        if unwritten > 0 {
+            wake = wake.min(write_due);
+        }
+        if self.wants_segment() {
+            let retry = self.prepare_retry.load(Ordering::Relaxed);
+            if retry <= now {
+                return Step::Prepare;
+            }
+            wake = wake.min(retry);
+        }
+        Step::Sleep(wake.saturating_sub(now).max(1))
+    }
+
+    /// Whether less than one whole segment is ready beyond the current one.
+    fn wants_segment(&self) -> bool {
+        let size = self.options.segment_size;
+        let current_end = (self.kernel.inserted() / size + 1) * size;
+        self.kernel.disk_end() < current_end + size
+    }
+
+    /// Does a step other than sleeping.
+    pub(super) fn perform(&self, step: Step, now: u64) -> Result<()> {
+        match step {
+            Step::Flush => {
+                self.last_write.store(now, Ordering::Relaxed);
+                // Not "up to the last insertion": a reached deadline is also taken off.
+                self.kernel.flush_blocking(NEVER)
+            }
+            Step::Write => {
+                self.last_write.store(now, Ordering::Relaxed);
+                self.kernel.write_ahead()
+            }
+            Step::Prepare => {
+                match self.segments.prepare_piece() {
+                    Ok(Progress::Going) => {}
+                    Ok(Progress::Ready(end)) => {
+                        self.kernel.extend_disk(end);
+                        self.kernel.wake_room();
+                    }
+                    Err(error) => {
+                        let retry = now.saturating_add(PREPARE_RETRY_MICROS);
+                        self.prepare_retry.store(retry, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+                Ok(())
+            }
+            Step::Sleep(_) => Ok(()),
+        }
+    }
+
+    /// The position beyond which an insertion is the writer's business.
+    fn kick_position(&self) -> u64 {
+        let (kernel, options) = (&self.kernel, &self.options);
+        let write = kernel.written().saturating_add(options.write_after);
+        match options.flush_after {
+            0 => write,
+            bytes => write.min(kernel.flushed().saturating_add(bytes)),
+        }
+    }
+
+    /// The thread's body. Failures need no handling here: those of the log are latched and told to
+    /// everybody who waits, those of preparing a segment meet whoever reserves.
+    pub(super) fn run_writer(&self) {
+        let _leaving = Leaving(self);
+        self.kernel.sleeper.adopt();
+        while !self.stop.load(Ordering::SeqCst) {
+            let now = self.clock.monotonic_micros();
+            match self.next_step(now) {
+                Step::Sleep(_) => self.sleep_unless_due(),
+                step => {
+                    let _ = self.perform(step, now);
+                }
+            }
+        }
+    }
+
+    fn sleep_unless_due(&self) {
+        let sleeper = &self.kernel.sleeper;
+        self.kernel.kick_beyond(self.kick_position());
+        sleeper.announce();
+        // Whatever came before the announcement is seen here; whatever comes after it wakes.
+        match self.next_step(self.clock.monotonic_micros()) {
+            Step::Sleep(micros) if !self.stop.load(Ordering::SeqCst) => {
+                sleeper.sleep(Some(micros));
+            }
+            _ => sleeper.stay(),
+        }
+    }
+}
+
+/// Leaves no waiter behind when the thread ends, however it ends: everybody looks again, finds no
+/// writer, and flushes inline.
+struct Leaving<'a>(&'a Shared);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.kernel.kick_beyond(NEVER);
+        self.0.writer_runs.store(false, Ordering::SeqCst);
+        self.0.kernel.wake_flush_waiters();
+    }
+}
