@@ -75,11 +75,11 @@ impl Run {
                 let at = self.random.below(self.log.len() as u64 + 1) as usize;
                 self.log.get(at).map_or(Ok(()), |record| wal.flush(record.end))
             }
-            2 => {
+            2..=4 => {
                 while wal.run_writer_once()? {}
                 wal.shared.kernel.write_ahead()
             }
-            3 if self.random.one_in(3) => {
+            5 if self.random.one_in(3) => {
                 let settled = self.log.iter().take_while(|r| r.end <= wal.flushed()).count();
                 let keep = self.random.below(settled as u64 + 1) as usize;
                 if keep > 0 {
@@ -90,7 +90,7 @@ impl Run {
                 Ok(())
             }
             _ => {
-                let sizes = [4, 4, 44, 44, 100, 1000, 5000, 11_000];
+                let sizes = [4, 100, 1000, 1000, 1000, 5000, 11_000];
                 let len = sizes[self.random.below(sizes.len() as u64) as usize];
                 let xid = self.next_xid;
                 let end = try_append(wal, xid, &fill(xid, len))?;

@@ -3,6 +3,7 @@
 mod crash;
 mod log;
 mod records;
+mod speed;
 
 use super::*;
 use crate::vfs::{SimClock, SimDisk};
