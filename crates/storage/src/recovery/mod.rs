@@ -16,7 +16,7 @@ mod redo;
 mod unlogged;
 
 pub(crate) use records::{
-    CheckpointData, PendingFile, encode_create, encode_rel, encode_truncate, encode_xid,
+    CheckpointData, PendingFile, encode_create, encode_rel, encode_truncate,
 };
 
 use crate::buffer::{BufferPool, OpError};

@@ -154,7 +154,8 @@ pub(crate) fn decode_truncate(data: &[u8]) -> Result<(RelId, Fork, BlockNo)> {
     fields.end((rel, fork, blocks))
 }
 
-pub(crate) fn encode_xid(xid: Xid) -> [u8; 8] {
+#[cfg(test)]
+fn encode_xid(xid: Xid) -> [u8; 8] {
     xid.raw().to_le_bytes()
 }
 

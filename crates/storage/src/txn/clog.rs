@@ -225,6 +225,26 @@ impl CommitLog {
         matches!(self.pages.chunk(page_of(xid)), Found::Dropped)
     }
 
+    /// Wipes the bits of `next` and all after it. They are aborts whose record was lost with the end
+    /// of the log, while their page was written; these xids will be handed out anew, and an xid's
+    /// bits change only once (rule C1). Only at start.
+    pub(crate) fn forget_from(&self, next: Xid) {
+        let (first, index, shift) = place(next);
+        for page in first..self.page_range().end {
+            let Found::Here(chunk) = self.pages.chunk(page) else { continue };
+            for at in 0..PAGE_WORDS {
+                let keep = match (page == first, at.cmp(&index)) {
+                    (true, std::cmp::Ordering::Less) => continue,
+                    (true, std::cmp::Ordering::Equal) => (1u64 << shift) - 1,
+                    _ => 0,
+                };
+                if chunk.word(at).fetch_and(keep, Ordering::AcqRel) & !keep != 0 {
+                    chunk.meta.dirty.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+
     /// The smallest xid that somebody may still ask about.
     pub fn oldest(&self) -> Xid {
         Xid::new(self.oldest.load(Ordering::Acquire))
@@ -307,6 +327,23 @@ mod tests {
         assert_eq!(clog.take_dirty(0, &mut words), None);
         clog.mark_dirty(0);
         assert!(clog.take_dirty(0, &mut words).is_some());
+    }
+
+    #[test]
+    fn what_lies_beyond_the_end_is_wiped() {
+        let clog = CommitLog::in_memory();
+        clog.ensure(Xid::new(PAGE_XIDS + 9)).expect("room");
+        clog.set_committed(Xid::new(70), Lsn::new(64));
+        for xid in [71, 72, 200, PAGE_XIDS + 3] {
+            clog.set_aborted(Xid::new(xid));
+        }
+        clog.forget_from(Xid::new(72));
+        for xid in [72, 200, PAGE_XIDS + 3] {
+            clog.set_committed(Xid::new(xid), Lsn::new(72));
+            assert!(clog.settled_status(Xid::new(xid)).commit().is_some(), "{xid}");
+        }
+        assert!(clog.settled_status(Xid::new(70)).commit().is_some());
+        assert!(clog.settled_status(Xid::new(71)).commit().is_none());
     }
 
     #[test]

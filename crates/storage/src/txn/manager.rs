@@ -90,6 +90,7 @@ impl TxnManager {
         }
         let next = next.max(Xid::FIRST_NORMAL);
         clog.ensure(next)?;
+        clog.forget_from(next);
         let window = StatusWindow::new(next, |xid| clog.settled_status(xid));
         Ok(TxnManager(Arc::new(Shared {
             window,

@@ -303,14 +303,12 @@ fn the_cleaner_leaves_clean_frames_ahead_of_the_hand() {
     assert_eq!(f.pool.stats().cleaner_writes, found.written as u64);
 }
 
-/// Not a check of speed (machines differ) but a figure to look at:
-/// `cargo test --release -p inkling-storage buffer::tests::cost -- --ignored --nocapture`.
+/// Not a check of speed (machines differ) but a figure to look at, with `--release --nocapture`.
 #[test]
-#[ignore = "prints a measurement"]
 fn cost_of_a_resident_share() {
     let f = fixture(4096);
     grow(&f.pool, 2000);
-    let rounds = 5_000_000u32;
+    let rounds = 300_000u32;
     let mut sum = 0u64;
     let start = Instant::now();
     for n in 0..rounds {
