@@ -7,12 +7,14 @@
 
 use super::toy::{self, SLOTS, add, add_page, begin};
 use crate::buffer::Persistence;
+use crate::engine::control::ControlFile;
 use crate::engine::testing::Sim;
 use crate::engine::{CheckpointKind, Engine, OpenOutcome};
 use crate::error::Result;
 use crate::ids::{Fork, Lsn, PageId, RelId, Xid};
 use crate::txn::{CommitMode, Transaction};
 use crate::vfs::Vfs;
+use crate::wal::WalReader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -77,6 +79,27 @@ impl History {
             }
         }
         state
+    }
+}
+
+impl History {
+    /// Prints what happened to a page, for a run that failed.
+    fn describe(&self, id: PageId, end: Lsn) {
+        for (lsn, effect) in self.0.iter().filter(|(lsn, _)| *lsn <= end) {
+            match effect {
+                Effect::NewPage(page) if *page == id => println!("{lsn} made"),
+                Effect::Add { pages, slot, delta } if pages.contains(&id) => {
+                    println!("{lsn} slot {slot} + {delta}");
+                }
+                Effect::Cut { rel, blocks } if *rel == id.rel => {
+                    println!("{lsn} cut to {blocks}");
+                }
+                Effect::Born(rel) | Effect::Gone(rel) if *rel == id.rel => {
+                    println!("{lsn} born or gone");
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -233,6 +256,11 @@ fn verify(sim: &Sim, engine: &Engine, history: &History, end: Lsn) -> Vec<RelId>
             let id = PageId::main(*rel, block as u32);
             let page = engine.pool.share(id).expect("page");
             toy::check(&page);
+            let wrong = (0..SLOTS).any(|slot| toy::counter(&page, slot as u8) != counters[slot]);
+            if wrong {
+                println!("{id:?} has LSN {}; its history:", page.lsn());
+                history.describe(id, end);
+            }
             for (slot, expected) in counters.iter().enumerate() {
                 assert_eq!(toy::counter(&page, slot as u8), *expected, "{id:?} slot {slot}");
             }
@@ -245,6 +273,16 @@ fn verify(sim: &Sim, engine: &Engine, history: &History, end: Lsn) -> Vec<RelId>
         }
     }
     alive
+}
+
+/// Where the log on a disk ends, by the reader alone.
+fn log_end(sim: &Sim) -> Lsn {
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.disk.clone());
+    let control = ControlFile::open(&*vfs, false).expect("the control file");
+    let size = control.data().wal_segment_size;
+    let mut reader = WalReader::with_segment_size(vfs, control.data().redo, size);
+    while reader.next().expect("the log is readable").is_some() {}
+    reader.position()
 }
 
 /// Rounds of work, power failure in the middle of something, recovery, comparison.
@@ -262,8 +300,10 @@ fn crash_rounds(seed: u64, rounds: usize, change: impl Fn(&mut Sim)) {
         let promised = work.promised;
         history = work.history;
         let mut next = sim.crash(seed * 77 + round as u64);
+        let end = log_end(&next);
         // Recovery is cut short now and then, too.
-        for attempt in 0..dice.roll(3) {
+        let attempts = dice.roll(3);
+        for attempt in 0..attempts {
             next.disk.power_off_after(1 + dice.roll(60) as u64);
             drop(next.try_open());
             next = next.crash(seed * 31 + attempt as u64);
@@ -273,11 +313,10 @@ fn crash_rounds(seed: u64, rounds: usize, change: impl Fn(&mut Sim)) {
             panic!("seed {seed} round {round}: the engine did not open: {e}")
         });
         engine = opened;
-        let end = match outcome {
-            OpenOutcome::Recovered(stats) => stats.to,
-            // Cut short before anything was made.
+        match outcome {
+            OpenOutcome::Recovered(stats) => assert!(stats.to == end || attempts > 0),
             other => panic!("seed {seed} round {round}: {other:?}"),
-        };
+        }
         println!("seed {seed} round {round}: {} effects, log ends at {end}", history.0.len());
         assert!(end >= promised, "durable up to {promised} was promised, the log ends at {end}");
         history.0.retain(|(lsn, _)| *lsn <= end);
