@@ -15,9 +15,7 @@ mod records;
 mod redo;
 mod unlogged;
 
-pub(crate) use records::{
-    CheckpointData, PendingFile, encode_create, encode_rel, encode_truncate,
-};
+pub(crate) use records::{CheckpointData, PendingFile, encode_create, encode_rel, encode_truncate};
 
 use crate::buffer::{BufferPool, OpError};
 use crate::error::{Result, StorageError};

@@ -37,8 +37,15 @@ impl Dice {
 #[derive(Clone)]
 enum Effect {
     NewPage(PageId),
-    Add { pages: Vec<PageId>, slot: u8, delta: u64 },
-    Cut { rel: RelId, blocks: u32 },
+    Add {
+        pages: Vec<PageId>,
+        slot: u8,
+        delta: u64,
+    },
+    Cut {
+        rel: RelId,
+        blocks: u32,
+    },
     /// The relation's creator committed.
     Born(RelId),
     /// Its dropper committed.
@@ -309,9 +316,9 @@ fn crash_rounds(seed: u64, rounds: usize, change: impl Fn(&mut Sim)) {
             next = next.crash(seed * 31 + attempt as u64);
         }
         sim = next;
-        let (opened, outcome) = sim.try_open().unwrap_or_else(|e| {
-            panic!("seed {seed} round {round}: the engine did not open: {e}")
-        });
+        let (opened, outcome) = sim
+            .try_open()
+            .unwrap_or_else(|e| panic!("seed {seed} round {round}: the engine did not open: {e}"));
         engine = opened;
         match outcome {
             OpenOutcome::Recovered(stats) => assert!(stats.to == end || attempts > 0),

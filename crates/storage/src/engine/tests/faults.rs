@@ -82,7 +82,8 @@ fn a_failed_fsync_of_data_is_remembered() {
     let err = engine.checkpoint(CheckpointKind::Immediate).expect_err("fsync fails");
     assert!(matches!(err, StorageError::Poisoned { .. }), "{err}");
     sim.disk.clear_faults();
-    let again = engine.checkpoint(CheckpointKind::Immediate).expect_err("no later success hides it");
+    let again =
+        engine.checkpoint(CheckpointKind::Immediate).expect_err("no later success hides it");
     assert_eq!(err.to_string(), again.to_string());
     assert!(engine.check_health().is_err());
     assert_eq!(read(&engine, ids[0], 1), 5, "what is in memory is right");
@@ -120,15 +121,24 @@ fn a_failed_write_of_a_victim_is_somebody_elses_error_only_when_there_is_no_othe
 
 #[test]
 fn every_failing_call_of_a_start_is_an_error_and_the_next_start_works() {
-    for op in [Op::Open, Op::Write, Op::Sync, Op::Read, Op::Allocate, Op::SyncDir, Op::CreateDir, Op::List] {
+    for op in [
+        Op::Open,
+        Op::Write,
+        Op::Sync,
+        Op::Read,
+        Op::Allocate,
+        Op::SyncDir,
+        Op::CreateDir,
+        Op::List,
+    ] {
         for nth in 1..=10 {
             let sim = toy::sim(5, 32);
             sim.disk.inject(Fault::eio(op).nth(nth));
             let first = sim.try_open().map(drop);
             sim.disk.clear_faults();
-            let (engine, _) = sim.try_open().unwrap_or_else(|e| {
-                panic!("creation after {op:?} {nth} ({first:?}): {e}")
-            });
+            let (engine, _) = sim
+                .try_open()
+                .unwrap_or_else(|e| panic!("creation after {op:?} {nth} ({first:?}): {e}"));
             let mut tx = begin(&engine);
             let rel = engine.create_rel(&mut tx, Persistence::Permanent).expect("create");
             let xid = tx.xid(&*engine).expect("xid");
@@ -139,9 +149,9 @@ fn every_failing_call_of_a_start_is_an_error_and_the_next_start_works() {
             sim.disk.inject(Fault::eio(op).nth(nth));
             let second = sim.try_open().map(drop);
             sim.disk.clear_faults();
-            let (engine, outcome) = sim.try_open().unwrap_or_else(|e| {
-                panic!("recovery after {op:?} {nth} ({second:?}): {e}")
-            });
+            let (engine, outcome) = sim
+                .try_open()
+                .unwrap_or_else(|e| panic!("recovery after {op:?} {nth} ({second:?}): {e}"));
             assert!(matches!(outcome, OpenOutcome::Recovered(_)));
             assert_eq!(read(&engine, id, 3), 4, "{op:?} {nth}");
         }
