@@ -8,6 +8,7 @@ use super::args::{FromDatum, arg, arity};
 use super::int::bigint_range;
 use super::{AggState, float};
 use crate::error::{Result, SqlError, State};
+use crate::types::numeric::{Numeric, arith, math};
 use crate::types::{self, ArrayValue, Datum, Oid};
 use compact_str::CompactString;
 use std::sync::Arc;
@@ -337,4 +338,214 @@ pub(crate) fn array_agg(types: &[Oid]) -> Boxed {
         rows: 0,
         of_arrays: element.is_some(),
     })
+}
+
+/// Exact sums of integers and numerics: in 128 bits while they fit, then as numerics.
+struct Exact {
+    fast: i128,
+    slow: Numeric,
+}
+
+impl Exact {
+    fn new() -> Exact {
+        Exact { fast: 0, slow: Numeric::ZERO }
+    }
+
+    fn add_int(&mut self, v: i128) -> Result<()> {
+        match self.fast.checked_add(v) {
+            Some(sum) => self.fast = sum,
+            None => {
+                self.slow = arith::add(&self.slow, &big(self.fast)?)?;
+                self.fast = v;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, v: &Numeric) -> Result<()> {
+        self.slow = arith::add(&self.slow, v)?;
+        Ok(())
+    }
+
+    fn total(&self) -> Result<Numeric> {
+        if self.fast == 0 { Ok(self.slow.clone()) } else { arith::add(&self.slow, &big(self.fast)?) }
+    }
+}
+
+fn big(v: i128) -> Result<Numeric> {
+    Numeric::from_biguint(v < 0, &v.unsigned_abs().into(), 0)
+}
+
+/// What a numeric aggregate answers from count, sum and sum of squares.
+struct ExactMoments {
+    what: Moment,
+    n: i64,
+    sum: Exact,
+    squares: Exact,
+}
+
+impl AggState for ExactMoments {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let squared = !matches!(self.what, Moment::Sum | Moment::Avg);
+        let int = match arg(args, 0) {
+            Datum::Int8(v) => i128::from(*v),
+            Datum::Int4(v) => i128::from(*v),
+            Datum::Int2(v) => i128::from(*v),
+            Datum::Numeric(v) => {
+                self.n += 1;
+                self.sum.add(v)?;
+                return if squared { self.squares.add(&arith::mul(v, v)?) } else { Ok(()) };
+            }
+            _ => return Ok(()),
+        };
+        self.n += 1;
+        self.sum.add_int(int)?;
+        if squared { self.squares.add_int(int * int) } else { Ok(()) }
+    }
+
+    fn finish(&mut self) -> Result<Datum> {
+        if self.n == 0 {
+            return Ok(Datum::Null);
+        }
+        let sum = self.sum.total()?;
+        let (sample, root) = match self.what {
+            Moment::Sum => return Ok(Datum::Numeric(Arc::new(sum))),
+            Moment::Avg => {
+                let average = arith::div(&sum, &Numeric::from(self.n))?;
+                return Ok(Datum::Numeric(Arc::new(average)));
+            }
+            Moment::VarPop => (false, false),
+            Moment::VarSamp => (true, false),
+            Moment::StddevPop => (false, true),
+            Moment::StddevSamp => (true, true),
+        };
+        let spread = math::variance(self.n, &sum, &self.squares.total()?, sample, root)?;
+        Ok(spread.map_or(Datum::Null, |v| Datum::Numeric(Arc::new(v))))
+    }
+}
+
+fn exact(what: Moment) -> Boxed {
+    Box::new(ExactMoments { what, n: 0, sum: Exact::new(), squares: Exact::new() })
+}
+
+pub(crate) fn sum_numeric(_: &[Oid]) -> Boxed {
+    exact(Moment::Sum)
+}
+pub(crate) fn avg_numeric(_: &[Oid]) -> Boxed {
+    exact(Moment::Avg)
+}
+pub(crate) fn var_pop_numeric(_: &[Oid]) -> Boxed {
+    exact(Moment::VarPop)
+}
+pub(crate) fn var_samp_numeric(_: &[Oid]) -> Boxed {
+    exact(Moment::VarSamp)
+}
+pub(crate) fn stddev_pop_numeric(_: &[Oid]) -> Boxed {
+    exact(Moment::StddevPop)
+}
+pub(crate) fn stddev_samp_numeric(_: &[Oid]) -> Boxed {
+    exact(Moment::StddevSamp)
+}
+
+/// Aggregates over pairs (Y, X): linear regression.
+#[derive(Clone, Copy)]
+enum Pair {
+    Count,
+    Sxx,
+    Syy,
+    Sxy,
+    AvgX,
+    AvgY,
+    CovarPop,
+    CovarSamp,
+    Corr,
+    R2,
+    Slope,
+    Intercept,
+}
+
+struct Regression {
+    what: Pair,
+    n: f64,
+    sx: f64,
+    sxx: f64,
+    sy: f64,
+    syy: f64,
+    sxy: f64,
+}
+
+impl AggState for Regression {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        let (Datum::Float8(y), Datum::Float8(x)) = (arg(args, 0), arg(args, 1)) else {
+            return Ok(());
+        };
+        let before = self.n;
+        self.n += 1.0;
+        self.sx += x;
+        self.sy += y;
+        if before > 0.0 {
+            let tx = x * self.n - self.sx;
+            let ty = y * self.n - self.sy;
+            let scale = 1.0 / (self.n * before);
+            self.sxx += tx * tx * scale;
+            self.syy += ty * ty * scale;
+            self.sxy += tx * ty * scale;
+        } else if !x.is_finite() || !y.is_finite() {
+            (self.sxx, self.syy, self.sxy) = (f64::NAN, f64::NAN, f64::NAN);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Datum> {
+        let (n, sxx, syy, sxy) = (self.n, self.sxx, self.syy, self.sxy);
+        if let Pair::Count = self.what {
+            return Ok(Datum::Int8(n as i64));
+        }
+        if n < 1.0 || (n < 2.0 && matches!(self.what, Pair::CovarSamp)) {
+            return Ok(Datum::Null);
+        }
+        let value = match self.what {
+            Pair::Count => n,
+            Pair::Sxx => sxx,
+            Pair::Syy => syy,
+            Pair::Sxy => sxy,
+            Pair::AvgX => self.sx / n,
+            Pair::AvgY => self.sy / n,
+            Pair::CovarPop => sxy / n,
+            Pair::CovarSamp => sxy / (n - 1.0),
+            Pair::Corr if sxx == 0.0 || syy == 0.0 => return Ok(Datum::Null),
+            Pair::Corr => sxy / (sxx * syy).sqrt(),
+            Pair::R2 if sxx == 0.0 => return Ok(Datum::Null),
+            Pair::R2 if syy == 0.0 => 1.0,
+            Pair::R2 => (sxy * sxy) / (sxx * syy),
+            Pair::Slope | Pair::Intercept if sxx == 0.0 => return Ok(Datum::Null),
+            Pair::Slope => sxy / sxx,
+            Pair::Intercept => (self.sy - self.sx * sxy / sxx) / n,
+        };
+        Ok(Datum::Float8(value))
+    }
+}
+
+macro_rules! regression {
+    ($($name:ident: $what:ident;)*) => {
+        $(pub(crate) fn $name(_: &[Oid]) -> Boxed {
+            let what = Pair::$what;
+            Box::new(Regression { what, n: 0.0, sx: 0.0, sxx: 0.0, sy: 0.0, syy: 0.0, sxy: 0.0 })
+        })*
+    };
+}
+
+regression! {
+    regr_count: Count;
+    regr_sxx: Sxx;
+    regr_syy: Syy;
+    regr_sxy: Sxy;
+    regr_avgx: AvgX;
+    regr_avgy: AvgY;
+    covar_pop: CovarPop;
+    covar_samp: CovarSamp;
+    corr: Corr;
+    regr_r2: R2;
+    regr_slope: Slope;
+    regr_intercept: Intercept;
 }

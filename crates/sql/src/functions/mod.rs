@@ -13,6 +13,7 @@ pub(crate) mod compare;
 pub(crate) mod float;
 pub(crate) mod int;
 pub(crate) mod io;
+pub(crate) mod numeric;
 mod registry;
 mod tables;
 pub(crate) mod text;

@@ -20,6 +20,7 @@ cast_rows! {
     INT8 OID Implicit Function 1287;
     INT8 FLOAT4 Implicit Function 652;
     INT8 FLOAT8 Implicit Function 482;
+    INT8 NUMERIC Implicit Function 1781;
     INT8 REGPROCEDURE Implicit Function 1287;
     INT8 REGOPER Implicit Function 1287;
     INT8 REGOPERATOR Implicit Function 1287;
@@ -34,6 +35,7 @@ cast_rows! {
     INT2 OID Implicit Function 313;
     INT2 FLOAT4 Implicit Function 236;
     INT2 FLOAT8 Implicit Function 235;
+    INT2 NUMERIC Implicit Function 1782;
     INT2 REGPROCEDURE Implicit Function 313;
     INT2 REGOPER Implicit Function 313;
     INT2 REGOPERATOR Implicit Function 313;
@@ -50,6 +52,7 @@ cast_rows! {
     INT4 OID Implicit Relabel;
     INT4 FLOAT4 Implicit Function 318;
     INT4 FLOAT8 Implicit Function 316;
+    INT4 NUMERIC Implicit Function 1740;
     INT4 REGPROCEDURE Implicit Relabel;
     INT4 REGOPER Implicit Relabel;
     INT4 REGOPERATOR Implicit Relabel;
@@ -66,6 +69,7 @@ cast_rows! {
     TEXT NAME Implicit Function 407;
     TEXT BPCHAR Implicit Relabel;
     TEXT VARCHAR Implicit Relabel;
+    TEXT REGCLASS Implicit Function 1079;
     OID INT8 Assignment Function 1288;
     OID INT4 Assignment Relabel;
     OID REGPROC Implicit Relabel;
@@ -82,10 +86,12 @@ cast_rows! {
     FLOAT4 INT2 Assignment Function 238;
     FLOAT4 INT4 Assignment Function 319;
     FLOAT4 FLOAT8 Implicit Function 311;
+    FLOAT4 NUMERIC Assignment Function 1742;
     FLOAT8 INT8 Assignment Function 483;
     FLOAT8 INT2 Assignment Function 237;
     FLOAT8 INT4 Assignment Function 317;
     FLOAT8 FLOAT4 Assignment Function 312;
+    FLOAT8 NUMERIC Assignment Function 1743;
     BPCHAR CHAR Assignment Function 944;
     BPCHAR NAME Implicit Function 409;
     BPCHAR TEXT Implicit Function 401;
@@ -96,6 +102,13 @@ cast_rows! {
     VARCHAR TEXT Implicit Relabel;
     VARCHAR BPCHAR Implicit Relabel;
     VARCHAR VARCHAR Implicit Function 669;
+    VARCHAR REGCLASS Implicit Function 1079;
+    NUMERIC INT8 Assignment Function 1779;
+    NUMERIC INT2 Assignment Function 1783;
+    NUMERIC INT4 Assignment Function 1744;
+    NUMERIC FLOAT4 Implicit Function 1745;
+    NUMERIC FLOAT8 Implicit Function 1746;
+    NUMERIC NUMERIC Implicit Function 1703;
     REGPROCEDURE INT8 Assignment Function 1288;
     REGPROCEDURE INT4 Assignment Relabel;
     REGPROCEDURE REGPROC Implicit Relabel;

@@ -1,7 +1,7 @@
 //! Comparisons of all types.
 
 use super::builtins;
-use crate::functions::compare;
+use crate::functions::{compare};
 
 builtins! { COMPARE
     56 boollt(BOOL BOOL) BOOL "si" = scalar(compare::lt);
@@ -166,6 +166,15 @@ builtins! { COMPARE
     1691 boolle(BOOL BOOL) BOOL "si" = scalar(compare::le);
     1692 boolge(BOOL BOOL) BOOL "si" = scalar(compare::ge);
     1693 btboolcmp(BOOL BOOL) INT4 "si" = scalar(compare::cmp);
+    1718 numeric_eq(NUMERIC NUMERIC) BOOL "si" = scalar(compare::eq);
+    1719 numeric_ne(NUMERIC NUMERIC) BOOL "si" = scalar(compare::ne);
+    1720 numeric_gt(NUMERIC NUMERIC) BOOL "si" = scalar(compare::gt);
+    1721 numeric_ge(NUMERIC NUMERIC) BOOL "si" = scalar(compare::ge);
+    1722 numeric_lt(NUMERIC NUMERIC) BOOL "si" = scalar(compare::lt);
+    1723 numeric_le(NUMERIC NUMERIC) BOOL "si" = scalar(compare::le);
+    1766 numeric_smaller(NUMERIC NUMERIC) NUMERIC "si" = scalar(compare::smaller);
+    1767 numeric_larger(NUMERIC NUMERIC) NUMERIC "si" = scalar(compare::larger);
+    1769 numeric_cmp(NUMERIC NUMERIC) INT4 "si" = scalar(compare::cmp);
     1850 int28eq(INT2 INT8) BOOL "si" = scalar(compare::i28eq);
     1851 int28ne(INT2 INT8) BOOL "si" = scalar(compare::i28ne);
     1852 int28lt(INT2 INT8) BOOL "si" = scalar(compare::i28lt);

@@ -13,12 +13,22 @@ pub(super) mod compare;
 pub(super) mod float;
 pub(super) mod int;
 pub(super) mod io;
+pub(super) mod numeric;
 pub(super) mod operators;
+pub(super) mod session;
 pub(super) mod text;
 
 /// All tables of functions.
-pub(super) static ALL: &[&[Builtin]] =
-    &[aggregate::AGGREGATE, compare::COMPARE, float::FLOAT, int::INT, io::IO, text::TEXT];
+pub(super) static ALL: &[&[Builtin]] = &[
+    aggregate::AGGREGATE,
+    compare::COMPARE,
+    float::FLOAT,
+    int::INT,
+    io::IO,
+    numeric::NUMERIC,
+    session::SESSIONS,
+    text::TEXT,
+];
 
 pub(super) const fn scalar(f: ScalarFn) -> Implementation {
     Implementation::Scalar(f)

@@ -169,6 +169,7 @@ operator_rows! {
     824 "*" INT2 INT8 INT8 943 "*" "";
     825 "/" INT2 INT8 INT8 948 "" "";
     965 "^" FLOAT8 FLOAT8 FLOAT8 232 "" "";
+    1038 "^" NUMERIC NUMERIC NUMERIC 1739 "" "";
     1054 "=" BPCHAR BPCHAR BOOL 1048 "=" "<>";
     1057 "<>" BPCHAR BPCHAR BOOL 1053 "<>" "=";
     1058 "<" BPCHAR BPCHAR BOOL 1049 ">" ">=";
@@ -203,6 +204,19 @@ operator_rows! {
     1135 ">=" FLOAT8 FLOAT4 BOOL 310 "<=" "<";
     1694 "<=" BOOL BOOL BOOL 1691 ">=" ">";
     1695 ">=" BOOL BOOL BOOL 1692 "<=" "<";
+    1751 "-" NONE NUMERIC NUMERIC 1771 "" "";
+    1752 "=" NUMERIC NUMERIC BOOL 1718 "=" "<>";
+    1753 "<>" NUMERIC NUMERIC BOOL 1719 "<>" "=";
+    1754 "<" NUMERIC NUMERIC BOOL 1722 ">" ">=";
+    1755 "<=" NUMERIC NUMERIC BOOL 1723 ">=" ">";
+    1756 ">" NUMERIC NUMERIC BOOL 1720 "<" "<=";
+    1757 ">=" NUMERIC NUMERIC BOOL 1721 "<=" "<";
+    1758 "+" NUMERIC NUMERIC NUMERIC 1724 "+" "";
+    1759 "-" NUMERIC NUMERIC NUMERIC 1725 "" "";
+    1760 "*" NUMERIC NUMERIC NUMERIC 1726 "*" "";
+    1761 "/" NUMERIC NUMERIC NUMERIC 1727 "" "";
+    1762 "%" NUMERIC NUMERIC NUMERIC 1729 "" "";
+    1763 "@" NONE NUMERIC NUMERIC 1704 "" "";
     1862 "=" INT2 INT8 BOOL 1850 "=" "<>";
     1863 "<>" INT2 INT8 BOOL 1851 "<>" "=";
     1864 "<" INT2 INT8 BOOL 1852 ">" ">=";
@@ -238,6 +252,7 @@ operator_rows! {
     1918 "+" NONE INT4 INT4 1912 "" "";
     1919 "+" NONE FLOAT4 FLOAT4 1913 "" "";
     1920 "+" NONE FLOAT8 FLOAT8 1914 "" "";
+    1921 "+" NONE NUMERIC NUMERIC 1915 "" "";
     1955 "=" BYTEA BYTEA BOOL 1948 "=" "<>";
     1956 "<>" BYTEA BYTEA BOOL 1953 "<>" "=";
     1957 "<" BYTEA BYTEA BOOL 1949 ">" ">=";
@@ -283,8 +298,12 @@ operator_rows! {
     3225 ">" PG_LSN PG_LSN BOOL 3235 "<" "<=";
     3226 "<=" PG_LSN PG_LSN BOOL 3232 ">=" ">";
     3227 ">=" PG_LSN PG_LSN BOOL 3234 "<=" "<";
+    3228 "-" PG_LSN PG_LSN NUMERIC 3237 "" "";
     3315 "<>" XID XID BOOL 3308 "<>" "=";
     3316 "<>" XID INT4 BOOL 3309 "" "=";
+    5025 "+" PG_LSN NUMERIC PG_LSN 5022 "+" "";
+    5026 "+" NUMERIC PG_LSN PG_LSN 5023 "+" "";
+    5027 "-" PG_LSN NUMERIC PG_LSN 5024 "" "";
     5068 "=" XID8 XID8 BOOL 5084 "=" "<>";
     5072 "<>" XID8 XID8 BOOL 5085 "<>" "=";
     5073 "<" XID8 XID8 BOOL 5034 ">" ">=";

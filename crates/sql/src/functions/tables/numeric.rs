@@ -1,0 +1,68 @@
+//! Exact decimal numbers, sizes and log positions.
+
+use super::builtins;
+use crate::functions::{numeric};
+
+builtins! { NUMERIC
+    1376 factorial(INT8) NUMERIC "si" = scalar(numeric::factorial);
+    1481 log10(NUMERIC) NUMERIC "si" = scalar(numeric::log10);
+    1703 numeric(NUMERIC INT4) NUMERIC "si" = scalar(numeric::apply_typmod);
+    1704 numeric_abs(NUMERIC) NUMERIC "si" = scalar(numeric::abs);
+    1705 abs(NUMERIC) NUMERIC "si" = scalar(numeric::abs);
+    1706 sign(NUMERIC) NUMERIC "si" = scalar(numeric::sign);
+    1707 round(NUMERIC INT4) NUMERIC "si" = scalar(numeric::round);
+    1708 round(NUMERIC) NUMERIC "si" = scalar(numeric::round_whole);
+    1709 trunc(NUMERIC INT4) NUMERIC "si" = scalar(numeric::trunc);
+    1710 trunc(NUMERIC) NUMERIC "si" = scalar(numeric::trunc_whole);
+    1711 ceil(NUMERIC) NUMERIC "si" = scalar(numeric::ceil);
+    1712 floor(NUMERIC) NUMERIC "si" = scalar(numeric::floor);
+    1724 numeric_add(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::add);
+    1725 numeric_sub(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::sub);
+    1726 numeric_mul(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::mul);
+    1727 numeric_div(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::div);
+    1728 mod(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::modulo);
+    1729 numeric_mod(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::modulo);
+    1730 sqrt(NUMERIC) NUMERIC "si" = scalar(numeric::sqrt);
+    1731 numeric_sqrt(NUMERIC) NUMERIC "si" = scalar(numeric::sqrt);
+    1732 exp(NUMERIC) NUMERIC "si" = scalar(numeric::exp);
+    1733 numeric_exp(NUMERIC) NUMERIC "si" = scalar(numeric::exp);
+    1734 ln(NUMERIC) NUMERIC "si" = scalar(numeric::ln);
+    1735 numeric_ln(NUMERIC) NUMERIC "si" = scalar(numeric::ln);
+    1736 log(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::log);
+    1737 numeric_log(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::log);
+    1738 pow(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::power);
+    1739 numeric_power(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::power);
+    1740 numeric(INT4) NUMERIC "si" = scalar(numeric::from_int4);
+    1741 log(NUMERIC) NUMERIC "si" = scalar(numeric::log10);
+    1742 numeric(FLOAT4) NUMERIC "si" = scalar(numeric::from_float4);
+    1743 numeric(FLOAT8) NUMERIC "si" = scalar(numeric::from_float8);
+    1744 int4(NUMERIC) INT4 "si" = scalar(numeric::to_int4);
+    1745 float4(NUMERIC) FLOAT4 "si" = scalar(numeric::to_float4);
+    1746 float8(NUMERIC) FLOAT8 "si" = scalar(numeric::to_float8);
+    1764 numeric_inc(NUMERIC) NUMERIC "si" = scalar(numeric::inc);
+    1771 numeric_uminus(NUMERIC) NUMERIC "si" = scalar(numeric::uminus);
+    1779 int8(NUMERIC) INT8 "si" = scalar(numeric::to_int8);
+    1781 numeric(INT8) NUMERIC "si" = scalar(numeric::from_int8);
+    1782 numeric(INT2) NUMERIC "si" = scalar(numeric::from_int2);
+    1783 int2(NUMERIC) INT2 "si" = scalar(numeric::to_int2);
+    1915 numeric_uplus(NUMERIC) NUMERIC "si" = scalar(numeric::uplus);
+    1973 div(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::div_trunc);
+    1980 numeric_div_trunc(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::div_trunc);
+    2167 ceiling(NUMERIC) NUMERIC "si" = scalar(numeric::ceil);
+    2169 power(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::power);
+    2170 width_bucket(NUMERIC NUMERIC NUMERIC INT4) INT4 "si" = scalar(numeric::width_bucket);
+    2288 pg_size_pretty(INT8) TEXT "si" = scalar(numeric::size_pretty_int);
+    3165 pg_wal_lsn_diff(PG_LSN PG_LSN) NUMERIC "si" = scalar(numeric::lsn_minus);
+    3166 pg_size_pretty(NUMERIC) TEXT "si" = scalar(numeric::size_pretty);
+    3237 pg_lsn_mi(PG_LSN PG_LSN) NUMERIC "si" = scalar(numeric::lsn_minus);
+    3281 scale(NUMERIC) INT4 "si" = scalar(numeric::scale);
+    3334 pg_size_bytes(TEXT) INT8 "si" = scalar(numeric::size_bytes);
+    3432 gen_random_uuid() UUID "sv" = scalar(numeric::random_uuid);
+    5022 pg_lsn_pli(PG_LSN NUMERIC) PG_LSN "si" = scalar(numeric::lsn_plus);
+    5023 numeric_pl_pg_lsn(NUMERIC PG_LSN) PG_LSN "si" = scalar(numeric::plus_lsn);
+    5024 pg_lsn_mii(PG_LSN NUMERIC) PG_LSN "si" = scalar(numeric::lsn_back);
+    5042 min_scale(NUMERIC) INT4 "si" = scalar(numeric::min_scale);
+    5043 trim_scale(NUMERIC) NUMERIC "si" = scalar(numeric::trim_scale);
+    5048 gcd(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::gcd);
+    5049 lcm(NUMERIC NUMERIC) NUMERIC "si" = scalar(numeric::lcm);
+}
