@@ -368,7 +368,11 @@ impl Exact {
     }
 
     fn total(&self) -> Result<Numeric> {
-        if self.fast == 0 { Ok(self.slow.clone()) } else { arith::add(&self.slow, &big(self.fast)?) }
+        if self.fast == 0 {
+            Ok(self.slow.clone())
+        } else {
+            arith::add(&self.slow, &big(self.fast)?)
+        }
     }
 }
 

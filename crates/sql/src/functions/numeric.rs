@@ -124,10 +124,7 @@ fns! {
 fn shift_lsn(lsn: i64, bytes: &Numeric, back: bool) -> Result<i64> {
     if bytes.is_nan() {
         let verb = if back { "subtract NaN from" } else { "add NaN to" };
-        return Err(SqlError::new(
-            State::FEATURE_NOT_SUPPORTED,
-            format!("cannot {verb} pg_lsn"),
-        ));
+        return Err(SqlError::new(State::FEATURE_NOT_SUPPORTED, format!("cannot {verb} pg_lsn")));
     }
     let base = Numeric::from(i128::from(lsn));
     let moved = if back { arith::sub(&base, bytes)? } else { arith::add(&base, bytes)? };
@@ -165,9 +162,8 @@ fns! {
 
 /// `10 GB`, `1.5kB`, `512`.
 fn parse_size(text: &str) -> Result<i64> {
-    let fail = || {
-        SqlError::new(State::INVALID_PARAMETER_VALUE, format!("invalid size: \"{text}\""))
-    };
+    let fail =
+        || SqlError::new(State::INVALID_PARAMETER_VALUE, format!("invalid size: \"{text}\""));
     let s = text.trim_matches(crate::types::scalar::is_space);
     let unit_at = s
         .char_indices()
@@ -183,11 +179,9 @@ fn parse_size(text: &str) -> Result<i64> {
         "tb" => 40,
         "pb" => 50,
         _ => {
-            return Err(fail()
-                .detail(format!("Invalid size unit: \"{unit}\"."))
-                .hint(
-                    "Valid units are \"bytes\", \"B\", \"kB\", \"MB\", \"GB\", \"TB\", and \"PB\".",
-                ));
+            return Err(fail().detail(format!("Invalid size unit: \"{unit}\".")).hint(
+                "Valid units are \"bytes\", \"B\", \"kB\", \"MB\", \"GB\", \"TB\", and \"PB\".",
+            ));
         }
     };
     to_i64(&arith::mul(&number, &Numeric::from(1i64 << shift))?)
