@@ -90,9 +90,9 @@ fn depends_on_key(q: &Query, v: &Var) -> bool {
     let Some(entry) = q.rtes.get(usize::from(v.rte)) else { return false };
     let RangeSource::Table(table) = &entry.source else { return false };
     let grouped = |attnum: i16| {
-        q.group_by.iter().any(|g| {
-            matches!(g, Expr::Var(x) if x.level == 0 && x.rte == v.rte && x.col == attnum - 1)
-        })
+        q.group_by.iter().any(
+            |g| matches!(g, Expr::Var(x) if x.level == 0 && x.rte == v.rte && x.col == attnum - 1),
+        )
     };
     table.constraints.iter().any(|c| {
         matches!(c.kind, ConstraintKind::Primary { .. })

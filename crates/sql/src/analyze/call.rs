@@ -55,9 +55,7 @@ impl Binder<'_> {
         let nested = self.scopes.len().checked_sub(1);
         if nested.is_some_and(|s| self.in_aggregate.contains(&s)) {
             let message = "aggregate function calls cannot contain set-returning function calls";
-            return Err(self
-                .error(State::FEATURE_NOT_SUPPORTED, message, location)
-                .hint(SET_HINT));
+            return Err(self.error(State::FEATURE_NOT_SUPPORTED, message, location).hint(SET_HINT));
         }
         match self.clause.refuses_sets() {
             None => Ok(()),
@@ -345,9 +343,8 @@ impl Binder<'_> {
             let message = "aggregate function calls cannot contain window function calls";
             return Err(self.error(State::GROUPING_ERROR, message, f.location));
         }
-        let refused = |what: &str| {
-            Err(self.error(State::FEATURE_NOT_SUPPORTED, what.to_owned(), f.location))
-        };
+        let refused =
+            |what: &str| Err(self.error(State::FEATURE_NOT_SUPPORTED, what.to_owned(), f.location));
         if f.agg_distinct {
             return refused("DISTINCT is not implemented for window functions");
         }
@@ -392,7 +389,8 @@ impl Binder<'_> {
             return Err(super::parse::too_deep());
         }
         // OVER name.
-        if !w.name.is_empty() && w.refname.is_empty() && w.partition_clause.is_empty() && depth == 0 {
+        if !w.name.is_empty() && w.refname.is_empty() && w.partition_clause.is_empty() && depth == 0
+        {
             let named = self.named_window(&w.name, w.location)?;
             return self.window_definition(&named, depth + 1);
         }
@@ -417,9 +415,7 @@ impl Binder<'_> {
         }
         if let Some(base) = base {
             let name = &w.refname;
-            let refuse = |what: String| {
-                Err(self.error(State::WINDOWING_ERROR, what, w.location))
-            };
+            let refuse = |what: String| Err(self.error(State::WINDOWING_ERROR, what, w.location));
             if !partition_by.is_empty() {
                 return refuse(format!("cannot override PARTITION BY clause of window \"{name}\""));
             }

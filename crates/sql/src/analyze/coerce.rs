@@ -303,7 +303,11 @@ impl Binder<'_> {
             if matches!(element, Expr::CaseOperand { .. }) {
                 return Ok(e);
             }
-            return Ok(Expr::CoerceArray { arg: Box::new(e), element: Box::new(element), ty: target });
+            return Ok(Expr::CoerceArray {
+                arg: Box::new(e),
+                element: Box::new(element),
+                ty: target,
+            });
         }
         if info.typmod_in.is_empty() {
             return Ok(e);
@@ -342,8 +346,7 @@ impl Binder<'_> {
         location: i32,
     ) -> Result<Expr> {
         let from = e.ty().oid;
-        let coerced =
-            self.try_coerce(e, TypeRef::plain(oid), CastContext::Assignment, location)?;
+        let coerced = self.try_coerce(e, TypeRef::plain(oid), CastContext::Assignment, location)?;
         coerced.ok_or_else(|| {
             let (from, to) = (self.type_text(from), self.type_text(oid));
             let message = format!("argument of {place} must be type {to}, not type {from}");
@@ -407,10 +410,7 @@ impl Binder<'_> {
     }
 
     /// The modifier that all of them share, else none.
-    pub(crate) fn common_typmod<'e>(
-        oid: Oid,
-        mut of: impl Iterator<Item = &'e Expr>,
-    ) -> i32 {
+    pub(crate) fn common_typmod<'e>(oid: Oid, mut of: impl Iterator<Item = &'e Expr>) -> i32 {
         let Some(first) = of.next().map(Expr::ty) else { return -1 };
         let same = first.oid == oid && of.all(|e| e.ty() == first);
         if same { first.typmod } else { -1 }
@@ -418,18 +418,10 @@ impl Binder<'_> {
 }
 
 /// A cast function's call; some take the modifier and whether the cast is explicit as well.
-fn cast_call(
-    function: &'static Builtin,
-    arg: Expr,
-    target: TypeRef,
-    context: CastContext,
-) -> Expr {
+fn cast_call(function: &'static Builtin, arg: Expr, target: TypeRef, context: CastContext) -> Expr {
     let mut args = vec![arg];
     if function.args.len() >= 2 {
-        args.push(Expr::Const {
-            value: Datum::Int4(target.typmod),
-            ty: TypeRef::plain(Oid::INT4),
-        });
+        args.push(Expr::Const { value: Datum::Int4(target.typmod), ty: TypeRef::plain(Oid::INT4) });
     }
     if function.args.len() >= 3 {
         args.push(Expr::Const {

@@ -118,12 +118,7 @@ impl Binder<'_> {
     }
 
     /// Converts a value for a column, or says why not.
-    pub(crate) fn assign(
-        &mut self,
-        e: Expr,
-        c: &ColumnDef,
-        location: i32,
-    ) -> Result<Expr> {
+    pub(crate) fn assign(&mut self, e: Expr, c: &ColumnDef, location: i32) -> Result<Expr> {
         let from = e.ty().oid;
         match self.try_coerce(e, c.ty, CastContext::Assignment, location)? {
             Some(e) => Ok(e),
@@ -184,15 +179,7 @@ impl Binder<'_> {
         };
         let returning = self.returning(s.returning_clause.as_ref())?;
         self.scopes.pop();
-        Ok(Insert {
-            table,
-            columns: attnums,
-            source,
-            defaults,
-            on_conflict,
-            returning,
-            checks,
-        })
+        Ok(Insert { table, columns: attnums, source, defaults, on_conflict, returning, checks })
     }
 
     fn rename_item(&mut self, name: &str, aliased: bool) -> Result<()> {
@@ -342,7 +329,11 @@ impl Binder<'_> {
         let shape: Vec<RangeColumn> = columns
             .iter()
             .enumerate()
-            .map(|(i, c)| RangeColumn { name: format!("column{}", i + 1), ty: c.ty, dropped: false })
+            .map(|(i, c)| RangeColumn {
+                name: format!("column{}", i + 1),
+                ty: c.ty,
+                dropped: false,
+            })
             .collect();
         for (i, c) in columns.iter().enumerate() {
             let var = Var { level: 0, rte: 0, col: i as i16, ty: c.ty };

@@ -120,10 +120,8 @@ impl Binder<'_> {
                 self.table_column(table, column, c.location)
             }
             _ => {
-                let message = format!(
-                    "improper qualified name (too many dotted names): {}",
-                    names.join(".")
-                );
+                let message =
+                    format!("improper qualified name (too many dotted names): {}", names.join("."));
                 Err(self.error(State::SYNTAX_ERROR, message, c.location))
             }
         }
@@ -143,8 +141,7 @@ impl Binder<'_> {
     /// The FROM item that `[[database.]schema.]table` means.
     pub(crate) fn named_item(&mut self, table: &[&str], location: i32) -> Result<(usize, NsItem)> {
         let (schema, name) = node::qualified(table);
-        self.find_item(schema, name, location)?
-            .ok_or_else(|| self.missing_from(name, location))
+        self.find_item(schema, name, location)?.ok_or_else(|| self.missing_from(name, location))
     }
 
     fn table_column(&mut self, table: &[&str], column: &str, location: i32) -> Result<Expr> {
@@ -318,9 +315,9 @@ impl Binder<'_> {
             return Ok(e);
         }
         let message = format!("set-returning functions are not allowed in {place}");
-        Err(self.error(State::FEATURE_NOT_SUPPORTED, message, location).hint(
-            "You might be able to move the set-returning function into a LATERAL FROM item.",
-        ))
+        Err(self
+            .error(State::FEATURE_NOT_SUPPORTED, message, location)
+            .hint("You might be able to move the set-returning function into a LATERAL FROM item."))
     }
 
     fn args(&mut self, list: &[node::Boxed]) -> Result<Vec<(Expr, i32)>> {
@@ -379,7 +376,11 @@ impl Binder<'_> {
         }
         if list.is_empty() {
             return Err(self
-                .error(State::INDETERMINATE_DATATYPE, "cannot determine type of empty array", a.location)
+                .error(
+                    State::INDETERMINATE_DATATYPE,
+                    "cannot determine type of empty array",
+                    a.location,
+                )
                 .hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
         }
         let (items, ty) = self.unify(list, "ARRAY")?;
@@ -389,7 +390,12 @@ impl Binder<'_> {
         }
         let array = self.array_type_of(ty.oid, a.location)?;
         let ty = TypeRef::new(array, ty.typmod);
-        Ok(Expr::Array { items, element: array_element(array).unwrap_or(Oid::TEXT), nested: false, ty })
+        Ok(Expr::Array {
+            items,
+            element: array_element(array).unwrap_or(Oid::TEXT),
+            nested: false,
+            ty,
+        })
     }
 
     /// The array type over a type.
@@ -410,12 +416,7 @@ impl Binder<'_> {
     }
 
     /// `ARRAY[...]::target`: the elements are cast one by one.
-    fn array_of(
-        &mut self,
-        list: Vec<(Expr, i32)>,
-        target: TypeRef,
-        nested: bool,
-    ) -> Result<Expr> {
+    fn array_of(&mut self, list: Vec<(Expr, i32)>, target: TypeRef, nested: bool) -> Result<Expr> {
         let element = array_element(target.oid).unwrap_or(Oid::TEXT);
         let inner = if nested { target } else { TypeRef::new(element, target.typmod) };
         let mut items = Vec::with_capacity(list.len());
@@ -490,11 +491,7 @@ impl Binder<'_> {
                 (false, _, None) => return Err(node::missing()),
             });
         }
-        let ty = if slice {
-            TypeRef::plain(oid)
-        } else {
-            TypeRef::new(element, array.ty().typmod)
-        };
+        let ty = if slice { TypeRef::plain(oid) } else { TypeRef::new(element, array.ty().typmod) };
         Ok(Expr::Subscript { array: Box::new(array), index, ty })
     }
 
@@ -531,10 +528,10 @@ impl Binder<'_> {
         match columns.iter().position(|c| c.0 == name) {
             Some(index) => {
                 // Taking a field of a row that is still a constructor needs no row.
-                if let Expr::Row { mut items, .. } = arg
-                    && index < items.len()
+                if let Expr::Row { items, .. } = &arg
+                    && let Some(item) = items.get(index)
                 {
-                    return Ok(items.swap_remove(index));
+                    return Ok(item.clone());
                 }
                 Ok(Expr::Field { arg: Box::new(arg), index, ty: columns[index].1 })
             }

@@ -391,7 +391,8 @@ impl Binder<'_> {
         let names = node::owned_names(&j.using_clause);
         for (i, name) in names.iter().enumerate() {
             if names[..i].contains(name) {
-                let message = format!("column name \"{name}\" appears more than once in USING clause");
+                let message =
+                    format!("column name \"{name}\" appears more than once in USING clause");
                 return Err(self.error(State::DUPLICATE_COLUMN, message, -1));
             }
         }
@@ -437,8 +438,9 @@ impl Binder<'_> {
     fn join_column(&self, items: &[NsItem], name: &str, side: &str) -> Result<Expr> {
         let mut found = visible_columns(items).filter(|c| c.name == name);
         let Some(column) = found.next() else {
-            let message =
-                format!("column \"{name}\" specified in USING clause does not exist in {side} table");
+            let message = format!(
+                "column \"{name}\" specified in USING clause does not exist in {side} table"
+            );
             return Err(self.error(State::UNDEFINED_COLUMN, message, -1));
         };
         if found.next().is_some() {
@@ -493,10 +495,8 @@ impl Binder<'_> {
         if let Some(a) = &j.alias {
             let names = node::names(&a.colnames);
             if names.len() > columns.len() {
-                let message = format!(
-                    "column alias list for \"{}\" has too many entries",
-                    a.aliasname
-                );
+                let message =
+                    format!("column alias list for \"{}\" has too many entries", a.aliasname);
                 return Err(self.error(State::SYNTAX_ERROR, message, -1));
             }
             for (column, name) in columns.iter_mut().zip(names) {

@@ -16,12 +16,14 @@
 //! everything that is not implemented is refused by name (0A000); no statement text, however deeply
 //! nested, can overflow the stack.
 
+use crate::catalog::{ColumnDef, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::functions::CastContext;
 use crate::types::{Oid, TypeRef};
 use bound::Expr;
 use node::Node;
 use scope::Binder;
+use std::sync::Arc;
 
 mod aggregate;
 pub mod bound;
@@ -164,4 +166,17 @@ pub fn coerce_arguments(
         }
     }
     Ok(out)
+}
+
+/// Binds an expression that the catalog keeps as text (an index column, a predicate, a CHECK)
+/// over `Var(0, 0, col)` of its table.
+pub fn bind_stored_expr(cx: &BindContext<'_>, table: &Arc<TableDef>, text: &str) -> Result<Expr> {
+    let mut params = ParamTypes::none();
+    Binder::new(*cx, text, &mut params).stored_expr(text, Some(table), scope::Clause::Check)
+}
+
+/// Binds a column default that the catalog keeps as text, converted to the column's type.
+pub fn bind_default(cx: &BindContext<'_>, column: &ColumnDef) -> Result<Expr> {
+    let mut params = ParamTypes::none();
+    Binder::new(*cx, "", &mut params).column_default(column)
 }

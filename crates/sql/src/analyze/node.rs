@@ -4,9 +4,9 @@
 //! functions here give names, texts, options and locations without repeating that.
 
 use crate::error::{Result, SqlError};
+pub(crate) use pg_query::NodeEnum as Node;
 use pg_query::protobuf;
 pub(crate) use pg_query::protobuf::Node as Boxed;
-pub(crate) use pg_query::NodeEnum as Node;
 
 /// The node inside, if there is one.
 pub(crate) fn some(node: &Option<Box<Boxed>>) -> Option<&Node> {

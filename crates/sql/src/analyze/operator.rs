@@ -119,12 +119,11 @@ impl Binder<'_> {
             ">" => RowCompareOp::Gt,
             ">=" => RowCompareOp::Ge,
             _ => {
-                let message = format!(
-                    "could not determine interpretation of row comparison operator {name}"
-                );
-                return Err(self
-                    .error(State::FEATURE_NOT_SUPPORTED, message, location)
-                    .hint("Row comparison operators must be associated with btree operator families."));
+                let message =
+                    format!("could not determine interpretation of row comparison operator {name}");
+                return Err(self.error(State::FEATURE_NOT_SUPPORTED, message, location).hint(
+                    "Row comparison operators must be associated with btree operator families.",
+                ));
             }
         };
         if left.len() == 1 {
@@ -270,17 +269,18 @@ impl Binder<'_> {
             for n in node::each(&list.items) {
                 items.push((self.expr(n)?, node::location(n)));
             }
+            if let [_] = items.as_slice()
+                && negated
+            {
+                let item = items.remove(0);
+                return self.operator_call("<>", Some(left), item, e.location);
+            }
             self.scalar_in_list(left, items, e.location)?
         };
         Ok(if negated { Expr::Not(Box::new(result)) } else { result })
     }
 
-    fn row_in_list(
-        &mut self,
-        left: &Node,
-        list: &protobuf::List,
-        location: i32,
-    ) -> Result<Expr> {
+    fn row_in_list(&mut self, left: &Node, list: &protobuf::List, location: i32) -> Result<Expr> {
         let left = self.row_items(left)?;
         let mut parts = Vec::with_capacity(list.items.len());
         for n in node::each(&list.items) {
@@ -306,8 +306,7 @@ impl Binder<'_> {
             }
             return Ok(if parts.len() == 1 { parts.remove(0) } else { Expr::Or(parts) });
         };
-        let (_, found) =
-            self.find_operator("=", Some(left.0.ty().oid), common, location)?;
+        let (_, found) = self.find_operator("=", Some(left.0.ty().oid), common, location)?;
         let target = TypeRef::plain(found.args[0]);
         let subject = self.coerce(left.0, target, CastContext::Implicit, left.1)?;
         let target = TypeRef::plain(found.args[1]);

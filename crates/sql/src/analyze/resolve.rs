@@ -163,9 +163,8 @@ impl Binder<'_> {
     }
 
     /// Steps 3 to 6: the candidate that these argument types mean. None: none, or several.
-    fn select(&self, actual: &[Oid], all: Vec<Candidate>) -> Selection {
-        let mut left: Vec<Candidate> =
-            all.into_iter().filter(|c| self.fits(actual, c)).collect();
+    fn choose(&self, actual: &[Oid], all: Vec<Candidate>) -> Selection {
+        let mut left: Vec<Candidate> = all.into_iter().filter(|c| self.fits(actual, c)).collect();
         match left.len() {
             0 => return Selection::None,
             1 => return Selection::One(left.remove(0)),
@@ -215,7 +214,7 @@ impl Binder<'_> {
                 {
                     return Ok(Some(Found::Cast(target)));
                 }
-                match self.select(actual, candidates) {
+                match self.choose(actual, candidates) {
                     Selection::One(c) => c,
                     Selection::None => return Ok(None),
                     Selection::Several => {
@@ -272,6 +271,19 @@ impl Binder<'_> {
         Ok(Resolved { function, args, gathered: chosen.gathered, result, columns })
     }
 
+    /// Names and concrete types of a function's output columns.
+    pub(crate) fn function_columns(
+        &self,
+        function: &'static Builtin,
+        actual: &[Oid],
+    ) -> Vec<(String, TypeRef)> {
+        let p = polymorphs(self, actual, function.args).unwrap_or_default();
+        let column = |(name, oid): &(&str, Oid)| {
+            ((*name).to_owned(), TypeRef::plain(p.concrete(*oid).unwrap_or(Oid::TEXT)))
+        };
+        function.columns.iter().map(column).collect()
+    }
+
     /// Converts a call's arguments to the resolved types and completes them.
     pub(crate) fn function_args(
         &mut self,
@@ -325,7 +337,7 @@ impl Binder<'_> {
                 gathered: None,
             })
             .collect();
-        let chosen = match self.select(&actual, candidates) {
+        let chosen = match self.choose(&actual, candidates) {
             Selection::One(c) => c,
             Selection::None => return Err(self.no_operator(name, left, right, location)),
             Selection::Several => {
@@ -337,9 +349,9 @@ impl Binder<'_> {
                 ));
             }
         };
-        let found = all.iter().find(|op| {
-            op.left.into_iter().chain([op.right]).eq(chosen.args.iter().copied())
-        });
+        let found = all
+            .iter()
+            .find(|op| op.left.into_iter().chain([op.right]).eq(chosen.args.iter().copied()));
         match found {
             Some(op) => self.operator_of(op, &actual, location),
             None => Err(self.no_operator(name, left, right, location)),
@@ -379,8 +391,7 @@ impl Binder<'_> {
         right: Oid,
         location: i32,
     ) -> SqlError {
-        let message =
-            format!("operator does not exist: {}", self.operator_text(name, left, right));
+        let message = format!("operator does not exist: {}", self.operator_text(name, left, right));
         let hint = if left.is_some() {
             "No operator matches the given name and argument types. You might need to add \
              explicit type casts."

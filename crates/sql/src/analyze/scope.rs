@@ -599,11 +599,13 @@ impl<'a> Binder<'a> {
 
     /// `$n`.
     pub(crate) fn parameter(&mut self, number: i32, location: i32) -> Result<Expr> {
-        let none = || self.error(
-            State::UNDEFINED_PARAMETER,
-            format!("there is no parameter ${number}"),
-            location,
-        );
+        let none = || {
+            self.error(
+                State::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${number}"),
+                location,
+            )
+        };
         let index = match u16::try_from(number) {
             Ok(i) if i > 0 => i,
             _ => return Err(none()),
@@ -652,11 +654,9 @@ pub(crate) fn undetermined(index: u16) -> SqlError {
 fn item_columns<'i>(item: &'i NsItem, name: &'i str) -> impl Iterator<Item = Expr> + 'i {
     let own = item.columns.iter().filter(move |c| c.name == name).map(|c| c.expr.clone());
     let system = match (&item.table, item.rte) {
-        (Some(t), Some(rte)) if has_system_columns(t) => {
-            system_column(name).filter(|_| item.columns.iter().all(|c| c.name != name)).map(
-                |(col, oid)| Expr::Var(Var { level: 0, rte, col, ty: TypeRef::plain(oid) }),
-            )
-        }
+        (Some(t), Some(rte)) if has_system_columns(t) => system_column(name)
+            .filter(|_| item.columns.iter().all(|c| c.name != name))
+            .map(|(col, oid)| Expr::Var(Var { level: 0, rte, col, ty: TypeRef::plain(oid) })),
         _ => None,
     };
     own.chain(system)

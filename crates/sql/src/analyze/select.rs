@@ -146,8 +146,7 @@ impl Binder<'_> {
                     out.extend(star.map(|(name, expr)| Target { expr, name, origin: None }));
                     continue;
                 }
-                let name =
-                    if r.name.is_empty() { column_name(value) } else { r.name.clone() };
+                let name = if r.name.is_empty() { column_name(value) } else { r.name.clone() };
                 out.push(Target { expr: b.expr(value)?, name, origin: None });
             }
             if out.len() > 1664 {
@@ -247,13 +246,8 @@ impl Binder<'_> {
                     let index = usize::try_from(i.ival).ok().and_then(|i| i.checked_sub(1));
                     let found = index.filter(|i| *i < targets.len());
                     if found.is_none() {
-                        let message =
-                            format!("{place} position {} is not in select list", i.ival);
-                        return Err(self.error(
-                            State::INVALID_COLUMN_REFERENCE,
-                            message,
-                            location,
-                        ));
+                        let message = format!("{place} position {} is not in select list", i.ival);
+                        return Err(self.error(State::INVALID_COLUMN_REFERENCE, message, location));
                     }
                     found
                 }
@@ -321,17 +315,14 @@ impl Binder<'_> {
     /// Whether FROM of the innermost query has a column of this name.
     fn own_column(&self, name: &str) -> bool {
         self.scopes.last().is_some_and(|s| {
-            s.items.iter().filter(|i| i.cols_visible).any(|i| {
-                i.columns.iter().any(|c| c.name == name)
-            })
+            s.items
+                .iter()
+                .filter(|i| i.cols_visible)
+                .any(|i| i.columns.iter().any(|c| c.name == name))
         })
     }
 
-    fn order_by(
-        &mut self,
-        list: &[node::Boxed],
-        targets: &mut [Target],
-    ) -> Result<Vec<SortKey>> {
+    fn order_by(&mut self, list: &[node::Boxed], targets: &mut [Target]) -> Result<Vec<SortKey>> {
         let mut out: Vec<SortKey> = Vec::with_capacity(list.len());
         for n in node::each(list) {
             let Node::SortBy(s) = n else { return Err(node::missing()) };
@@ -357,7 +348,9 @@ impl Binder<'_> {
                 return Err(self.unsupported("GROUPING SETS, CUBE and ROLLUP", set.location));
             }
             let items: Vec<&Node> = match n {
-                Node::RowExpr(r) if r.row_format() != protobuf::CoercionForm::CoerceExplicitCall => {
+                Node::RowExpr(r)
+                    if r.row_format() != protobuf::CoercionForm::CoerceExplicitCall =>
+                {
                     node::each(&r.args).collect()
                 }
                 other => vec![other],
@@ -493,9 +486,8 @@ impl Binder<'_> {
                 .map(|(i, (_, ty))| RangeColumn { name: name(i), ty: *ty, dropped: false })
                 .collect();
             let mut cells: Vec<_> = unified.into_iter().map(|u| u.0.into_iter()).collect();
-            let rows = (0..count)
-                .map(|_| cells.iter_mut().filter_map(Iterator::next).collect())
-                .collect();
+            let rows =
+                (0..count).map(|_| cells.iter_mut().filter_map(Iterator::next).collect()).collect();
             let source = RangeSource::Values { rows, lateral: false };
             let entry = RangeEntry { name: "*VALUES*".into(), columns, source };
             let rte = self.add_rte(entry.clone())?;
@@ -605,10 +597,8 @@ impl Binder<'_> {
                 Err(self.error(State::FEATURE_NOT_SUPPORTED, message, r.location))
             }
             None => {
-                let message = format!(
-                    "relation \"{}\" in {name} clause not found in FROM clause",
-                    r.relname
-                );
+                let message =
+                    format!("relation \"{}\" in {name} clause not found in FROM clause", r.relname);
                 Err(self.error(State::UNDEFINED_TABLE, message, r.location))
             }
         }

@@ -116,11 +116,7 @@ impl Binder<'_> {
     }
 
     /// ORDER BY of a set operation: names and positions of its columns.
-    fn set_order_by(
-        &mut self,
-        list: &[node::Boxed],
-        targets: &[Target],
-    ) -> Result<Vec<SortKey>> {
+    fn set_order_by(&mut self, list: &[node::Boxed], targets: &[Target]) -> Result<Vec<SortKey>> {
         let mut out: Vec<SortKey> = Vec::with_capacity(list.len());
         for n in node::each(list) {
             let Node::SortBy(s) = n else { return Err(node::missing()) };
@@ -186,8 +182,7 @@ impl Binder<'_> {
         for (i, n) in list.iter().enumerate() {
             let Node::CommonTableExpr(c) = n else { return Err(node::missing()) };
             if ctes[inherited..].iter().any(|x| x.name == c.ctename) {
-                let message =
-                    format!("WITH query name \"{}\" specified more than once", c.ctename);
+                let message = format!("WITH query name \"{}\" specified more than once", c.ctename);
                 return Err(self.error(State::DUPLICATE_ALIAS, message, c.location));
             }
             if with.recursive {
@@ -215,10 +210,9 @@ impl Binder<'_> {
         for n in later {
             let Node::CommonTableExpr(other) = n else { continue };
             if mentions(body, &other.ctename, 0) {
-                return Err(self.unsupported(
-                    "a reference to a later query of WITH RECURSIVE",
-                    c.location,
-                ));
+                return Err(
+                    self.unsupported("a reference to a later query of WITH RECURSIVE", c.location)
+                );
             }
         }
         Ok(())
@@ -331,9 +325,9 @@ impl Binder<'_> {
                     self.type_text(found.oid)
                 );
                 let at = target_location(s.larg.as_deref(), i);
-                return Err(self.error(State::DATATYPE_MISMATCH, message, at).hint(
-                    "Cast the output of the non-recursive term to the correct type.",
-                ));
+                return Err(self
+                    .error(State::DATATYPE_MISMATCH, message, at)
+                    .hint("Cast the output of the non-recursive term to the correct type."));
             }
         }
         cte.query = query;
@@ -434,13 +428,17 @@ fn select_mentions(s: &SelectStmt, table: &str, depth: usize) -> bool {
 fn child_nodes(n: &Node) -> Vec<&Node> {
     let mut out: Vec<&Node> = Vec::new();
     match n {
-        Node::JoinExpr(j) => out.extend([&j.larg, &j.rarg, &j.quals].into_iter().filter_map(node::some)),
+        Node::JoinExpr(j) => {
+            out.extend([&j.larg, &j.rarg, &j.quals].into_iter().filter_map(node::some))
+        }
         Node::RangeSubselect(r) => out.extend(node::some(&r.subquery)),
         Node::RangeFunction(r) => out.extend(node::each(&r.functions)),
         Node::List(l) => out.extend(node::each(&l.items)),
         Node::ResTarget(r) => out.extend(node::some(&r.val)),
         Node::SortBy(s) => out.extend(node::some(&s.node)),
-        Node::SubLink(s) => out.extend([&s.testexpr, &s.subselect].into_iter().filter_map(node::some)),
+        Node::SubLink(s) => {
+            out.extend([&s.testexpr, &s.subselect].into_iter().filter_map(node::some))
+        }
         Node::AExpr(e) => out.extend([&e.lexpr, &e.rexpr].into_iter().filter_map(node::some)),
         Node::BoolExpr(e) => out.extend(node::each(&e.args)),
         Node::FuncCall(f) => {

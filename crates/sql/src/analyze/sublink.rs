@@ -139,4 +139,3 @@ fn row_fields(query: Query) -> Vec<Expr> {
     let field = |(index, ty)| Expr::Field { arg: Box::new(row.clone()), index, ty };
     types.into_iter().enumerate().map(field).collect()
 }
-

@@ -32,7 +32,8 @@ impl Binder<'_> {
         }
         let array = types::array_type(oid);
         if !array.is_valid() {
-            let message = format!("could not find array type for data type {}", self.type_text(oid));
+            let message =
+                format!("could not find array type for data type {}", self.type_text(oid));
             return Err(self.error(State::UNDEFINED_OBJECT, message, name.location));
         }
         Ok(TypeRef::new(array, typmod))
@@ -76,7 +77,9 @@ impl Binder<'_> {
     /// A type's SQL name, row types included.
     pub(crate) fn type_text(&self, oid: Oid) -> String {
         match self.table_of_row_type(oid) {
-            Some(t) if self.cx.catalog.find_relation(self.cx.search_path, &t.name) == Some(t.oid) => {
+            Some(t)
+                if self.cx.catalog.find_relation(self.cx.search_path, &t.name) == Some(t.oid) =>
+            {
                 t.name.clone()
             }
             Some(t) => format!("{}.{}", t.schema_name, t.name),
@@ -88,10 +91,7 @@ impl Binder<'_> {
 fn modifier(n: &Node) -> Result<i32> {
     use protobuf::a_const::Val;
     let bad = || {
-        SqlError::new(
-            State::SYNTAX_ERROR,
-            "type modifiers must be simple constants or identifiers",
-        )
+        SqlError::new(State::SYNTAX_ERROR, "type modifiers must be simple constants or identifiers")
     };
     match n {
         Node::AConst(c) => match c.val.as_ref() {

@@ -266,7 +266,10 @@ pub(crate) fn transform_query(q: &mut Query, depth: u16, f: &mut dyn FnMut(&mut 
                     args.iter_mut().for_each(|e| transform(e, depth, f));
                 }
                 RangeSource::RowsFrom { functions, .. } => {
-                    functions.iter_mut().flat_map(|x| &mut x.1).for_each(|e| transform(e, depth, f));
+                    functions
+                        .iter_mut()
+                        .flat_map(|x| &mut x.1)
+                        .for_each(|e| transform(e, depth, f));
                 }
                 RangeSource::Values { rows, .. } => {
                     rows.iter_mut().flatten().for_each(|e| transform(e, depth, f));
