@@ -49,9 +49,6 @@ impl ModeSet {
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
-    pub(crate) fn iter(self) -> impl Iterator<Item = LockMode> {
-        LockMode::ALL.into_iter().filter(move |mode| self.has(*mode))
-    }
 }
 
 const fn set(modes: &[LockMode]) -> ModeSet {

@@ -107,31 +107,28 @@ impl TxnManager {
     }
 
     /// What became of `xid`. Lock-free; no I/O. Anything but `InProgress` is final.
+    ///
+    /// A commit counts from its publication on: between its status word and that it is still
+    /// `InProgress`. So whoever acts on "committed", keeps a hint of it, or tells a client of it,
+    /// and takes a snapshot next, finds it there (semantics 4).
     #[inline]
     pub fn status(&self, xid: Xid) -> XidStatus {
         match self.0.window.load(xid) {
-            Found::Here(word) => XidStatus::from_word(word),
+            Found::Here(word) => match XidStatus::from_word(word) {
+                XidStatus::Committed(stamp) if stamp.lsn() > self.published() => {
+                    XidStatus::InProgress
+                }
+                status => status,
+            },
             Found::Dropped => self.0.clog.settled_status(xid),
             Found::Absent => XidStatus::InProgress,
-        }
-    }
-
-    /// As [`Self::status`], except that a commit which the next snapshot would not yet cover is
-    /// still `InProgress`. For everybody who asks about *now* rather than about a snapshot:
-    /// whoever acts on "committed" here and takes a snapshot next must find it there
-    /// (semantics 4).
-    #[inline]
-    pub fn status_now(&self, xid: Xid) -> XidStatus {
-        match self.status(xid) {
-            XidStatus::Committed(stamp) if stamp.lsn() > self.published() => XidStatus::InProgress,
-            status => status,
         }
     }
 
     /// Whether `xid` still runs: what a waiter asks.
     #[inline]
     pub fn is_running(&self, xid: Xid) -> bool {
-        self.status_now(xid) == XidStatus::InProgress
+        self.status(xid) == XidStatus::InProgress
     }
 
     /// The next xid, running from now on. `parent` is the enclosing transaction's, if any.

@@ -79,7 +79,7 @@ fn what_is_committed_now_is_in_the_next_snapshot() {
             })
         };
         let slot = world.txns.session_slot();
-        let now = world.txns.status_now(xid);
+        let now = world.txns.status(xid);
         let snapshot = world.txns.snapshot(&slot);
         if now.is_final() {
             assert!(snapshot.sees(&world.txns, xid));

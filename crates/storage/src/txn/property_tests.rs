@@ -224,13 +224,12 @@ impl World {
     fn note_xids(&mut self, session: usize, xid: Xid) {
         let running = self.running[session].as_mut().expect("it runs");
         let missing = running.levels.iter().filter(|level| level.own.is_none()).count() as u64;
-        let mut next = xid.raw() + 1 - missing;
-        for level in running.levels.iter_mut().filter(|level| level.own.is_none()) {
-            let taken = Xid::new(next);
+        let without = running.levels.iter_mut().filter(|level| level.own.is_none());
+        for (level, raw) in without.zip(xid.raw() + 1 - missing..) {
+            let taken = Xid::new(raw);
             level.own = Some(taken);
             level.all.push(taken);
             assert!(self.fates.insert(taken, Fate::Running).is_none(), "handed out once");
-            next += 1;
         }
         assert_eq!(running.levels.last().and_then(|level| level.own), Some(xid));
     }
@@ -331,7 +330,7 @@ impl World {
         let txns = &self.host.txns;
         let cache = StatusCache::new();
         for (&xid, &fate) in &self.fates {
-            let matches = match (fate, txns.status_now(xid)) {
+            let matches = match (fate, txns.status(xid)) {
                 (Fate::Running, XidStatus::InProgress) | (Fate::Aborted, XidStatus::Aborted) => {
                     true
                 }
@@ -340,7 +339,7 @@ impl World {
                 }
                 _ => false,
             };
-            assert!(matches, "{xid:?}: {fate:?}, found {:?}", txns.status_now(xid));
+            assert!(matches, "{xid:?}: {fate:?}, found {:?}", txns.status(xid));
             assert_eq!(cache.status(txns, xid), cache.status(txns, xid));
             if fate == Fate::Running {
                 assert!(xid >= txns.floor(), "{xid:?} runs below the floor");
