@@ -5,8 +5,11 @@
 //! | 00   | nothing known: running, or lost in a crash, which is the same as aborted |
 //! | 01   | committed                                                                |
 //! | 10   | aborted                                                                  |
+//! | 11   | committed: the other bit is from an earlier life of the xid              |
 //!
-//! Bits go from 00 to one of the others and never change again.
+//! Bits only appear. The "aborted" bit may reach the disk before anything that names the xid is
+//! durable; after a crash such an xid is handed out again, and may then commit. The "committed"
+//! bit cannot, so it decides alone.
 //!
 //! ```text
 //!   page of 8192 bytes = 16 sectors of 512:   | crc u32 | magic u32 | 63 words of 32 xids |
@@ -56,7 +59,6 @@ const _: () = assert!(SECTOR_WORDS == 63 && (cfg!(shuttle) || PAGE_XIDS == 32_25
 
 const COMMITTED: u64 = 1;
 const ABORTED: u64 = 2;
-const MASK: u64 = 3;
 
 /// What a page knows about itself.
 #[derive(Default)]
@@ -188,7 +190,7 @@ impl CommitLog {
         }
         let (page, index, shift) = place(xid);
         match self.pages.load(page, index) {
-            Found::Here(word) if (word >> shift) & MASK == COMMITTED => {
+            Found::Here(word) if (word >> shift) & COMMITTED != 0 => {
                 XidStatus::Committed(CommitStamp::SETTLED)
             }
             // Resolved everywhere: what is left of such a transaction was kept as committed.
@@ -311,6 +313,15 @@ mod tests {
         assert!(!committed(6) && !committed(8) && !committed(9));
         assert!(!committed(PAGE_XIDS - 1) && !committed(PAGE_XIDS + 1));
         assert!(committed(Xid::FROZEN.raw()) && !committed(0));
+    }
+
+    #[test]
+    fn an_xid_that_aborted_in_an_earlier_life_can_commit() {
+        let clog = CommitLog::in_memory();
+        clog.ensure(Xid::new(10)).expect("room");
+        clog.set_aborted(Xid::new(7));
+        clog.set_committed(Xid::new(7), Lsn::new(64));
+        assert!(clog.settled_status(Xid::new(7)).commit().is_some());
     }
 
     #[test]
