@@ -1,7 +1,8 @@
 //! One readable line for a record, in the manner of `pg_waldump`.
 //!
 //! ```text
-//! rmgr: Heap        len (rec/tot):     43/    43, tx:        740, lsn: 0/01000028, desc: PAGE_CHANGE, blkref #0: rel 16385 blk 4 ops 3
+//! rmgr: Heap        len (rec/tot):     43/    43, tx:        740, lsn: 0/01000028, \
+//!     desc: PAGE_CHANGE, blkref #0: rel 16385 blk 4 ops 3
 //! ```
 //!
 //! The log does not know what operations and data mean; whoever does implements [`Describe`].

@@ -370,7 +370,8 @@ impl<D: LogDevice> Kernel<D> {
     /// Flushes everything, unless somebody else has meanwhile got past `position`.
     fn flush_with(&self, mut device: MutexGuard<'_, Device<D>>, position: u64) -> Result<()> {
         if self.flushed() >= position {
-            return Ok(());
+            drop(device);
+            return self.finish(Ok(()));
         }
         let result = self.flush_device(&mut device);
         // Let the next flush begin before anybody is woken.
@@ -411,7 +412,11 @@ impl<D: LogDevice> Kernel<D> {
     /// Wakes whoever the outcome concerns. Called without locks.
     fn finish(&self, result: Result<()>) -> Result<()> {
         match &result {
-            Ok(()) => self.flushes.wake_covered(self.flushed()),
+            Ok(()) => {
+                self.flushes.wake_covered(self.flushed());
+                // Who found the device busy while the ring was full may use it now.
+                self.space.wake();
+            }
             Err(_) => {
                 self.flushes.wake_all();
                 self.space.wake();

@@ -42,7 +42,10 @@ impl LogDevice for FakeDevice {
     }
 
     fn sync(&mut self) -> Result<()> {
-        thread::yield_now();
+        // A sync takes its time.
+        for _ in 0..4 {
+            thread::yield_now();
+        }
         let mut stored = self.stored.lock();
         stored.syncs += 1;
         if self.fails > 0 && stored.syncs >= self.fails {
@@ -186,14 +189,18 @@ fn shuttle_every_flush_waiter_is_woken() {
 #[test]
 fn shuttle_a_full_ring_is_never_overrun_and_nobody_waits_for_ever() {
     check(|| {
-        // Two records and a half fit.
-        let model = Model::new(128, 0);
+        // One record and a half fit.
+        let model = Model::new(64, 0);
         let sessions: Vec<_> = (1..=3)
             .map(|xid| {
                 let model = Arc::clone(&model);
                 thread::spawn(move || {
                     for _ in 0..2 {
                         model.insert(xid, b"sixteen bytes...");
+                        if xid == 3 {
+                            // Keeps the device busy for a while, without writing for the others.
+                            model.kernel.flush_blocking(NEVER).expect("no failure");
+                        }
                     }
                 })
             })

@@ -50,6 +50,8 @@ impl WalOptions {
         }
         let buffer = self.buffer_size.clamp(*BUFFER_SIZES.start(), *BUFFER_SIZES.end());
         self.buffer_size = buffer.next_power_of_two();
+        // Writing has to start long before the ring is full.
+        self.write_after = self.write_after.min(self.buffer_size as u64 / 4);
         self.safety_margin = self.safety_margin.min(size / 4);
         Ok(self)
     }

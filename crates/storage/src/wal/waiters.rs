@@ -130,10 +130,9 @@ impl Sleeper {
 
     #[cold]
     fn wake_slow(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst)
-            && let Some(thread) = &*self.thread.lock()
-        {
-            thread.unpark();
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            let thread = self.thread.lock().clone();
+            thread.iter().for_each(Thread::unpark);
         }
     }
 

@@ -195,12 +195,9 @@ fn a_failed_write_poisons_and_wakes_all_who_wait() {
     let options = WalOptions { background_writer: true, ..small_options() };
     let (disk, wal) = fresh(&options);
     disk.inject(Fault::eio(Op::Write).on("pg_wal/0").forever());
-    let handles: Vec<_> = (0..8)
-        .filter_map(|xid| {
-            let end = append(&wal, xid, b"x");
-            wal.request_flush(end)
-        })
-        .collect();
+    let ends: Vec<Lsn> = (0..8).map(|xid| append(&wal, xid, b"x")).collect();
+    let handles: Vec<_> = ends.iter().filter_map(|end| wal.request_flush(*end)).collect();
+    assert_eq!(handles.len(), 8);
     for handle in &handles {
         assert!(handle.block_for(Duration::from_secs(20)), "woken by the failure");
     }
