@@ -102,7 +102,18 @@ pub fn bulk_delete(
     rel: &BtreeRel,
     dead: &dyn Fn(RowId) -> bool,
 ) -> Result<BulkDeleteStats> {
-    Tree::of(e, rel, Xid::INVALID).bulk_delete(dead)
+    bulk_delete_paced(e, rel, dead, &mut || Ok(()))
+}
+
+/// The same, with a call to `pause` after every leaf, nothing being latched: to sleep, to report
+/// progress, or to stop with an error.
+pub fn bulk_delete_paced(
+    e: &Engine,
+    rel: &BtreeRel,
+    dead: &dyn Fn(RowId) -> bool,
+    pause: &mut dyn FnMut() -> Result<()>,
+) -> Result<BulkDeleteStats> {
+    Tree::of(e, rel, Xid::INVALID).bulk_delete(dead, pause)
 }
 
 /// Checks an index; an empty answer means that it is sound. The caller keeps writers away.

@@ -1,5 +1,7 @@
 //! Tests of crashes: every prefix of a log, and power failures on the simulated disk.
 
+#![allow(clippy::unwrap_used)]
+
 use super::node::INCOMPLETE;
 use super::testing::*;
 use crate::buffer::Persistence;
@@ -33,12 +35,12 @@ fn eventful_log() -> Vec<DecodedRecord> {
     for n in 0..40 {
         f.insert(b"again", 1000 + n);
     }
-    f.tree().bulk_delete(&|row| row_number(row) % 3 == 0).unwrap();
-    f.tree().bulk_delete(&|row| row_number(row) < 200).unwrap();
+    f.vacuum(&|row| row_number(row).is_multiple_of(3)).unwrap();
+    f.vacuum(&|row| row_number(row) < 200).unwrap();
     for n in 400..600u64 {
         f.insert(&long_key(n), n);
     }
-    f.tree().bulk_delete(&|_| true).unwrap();
+    f.vacuum(&|_| true).unwrap();
     for n in 600..640u64 {
         f.insert(&long_key(n), n);
     }
@@ -73,7 +75,7 @@ fn every_prefix_of_the_log_is_a_sound_tree_and_can_be_worked_on() {
         }
         f.check();
         assert_eq!(f.count_flag(INCOMPLETE), 0, "after record {i}");
-        f.tree().bulk_delete(&|_| true).unwrap();
+        f.vacuum(&|_| true).unwrap();
         f.check();
         assert!(f.all().is_empty());
     }
@@ -106,7 +108,7 @@ fn live(f: &Fixture, life: &mut Life, dice: &mut Dice) -> Option<()> {
             1 => checkpoint(f, life)?,
             2 => {
                 let (a, b) = (dice.roll(3), 2 + dice.roll(2));
-                let result = f.tree().bulk_delete(&|row| row_number(row) % b == a);
+                let result = f.vacuum(&|row| row_number(row) % b == a);
                 life.history.push((Done::Vacuum(a, b), end_after(f, result.is_ok())));
                 result.ok()?;
             }

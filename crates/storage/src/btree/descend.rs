@@ -14,10 +14,8 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-/// Right links that a search may follow before it is clear that they lead in a circle.
-const MAX_STEPS: u32 = 10_000_000;
 /// How often a search may find that the tree has changed under it before that is not believable.
-const MAX_RESTARTS: u32 = 100_000;
+const MAX_RESTARTS: u32 = 1_000;
 
 /// A kind of latch to end a descent with.
 pub(super) trait Latch<'e>: Deref<Target = Page> + Sized {
@@ -289,23 +287,47 @@ impl<'e> Tree<'e> {
             super::testing::between_latches();
         }
         let mut link = link;
-        for _ in 0..MAX_STEPS {
+        // The last high key stepped over: they ascend, or the links lead in a circle.
+        let mut passed: Option<(Vec<u8>, u64)> = None;
+        loop {
             let held = self.latch::<G>(link.block)?;
             let Some(node) = self.live(&held, link, level)? else { return Ok(None) };
             let high = self.ok(held.block, node.high())?;
-            let beyond = high.is_some_and(|high| match side {
-                Side::At => target >= high,
-                Side::Below => target > high,
+            let beyond = high.filter(|high| match side {
+                Side::At => target >= *high,
+                Side::Below => target > *high,
             });
-            if !beyond {
-                return Ok(Some(held));
+            let Some(high) = beyond else { return Ok(Some(held)) };
+            if passed.is_some_and(|(key, row)| high <= Pos { key: &key, row }) {
+                return Err(self.corrupt(held.block, "right links of an index lead back"));
             }
+            passed = Some((high.key.to_vec(), high.row));
             link = node.right();
             if link.is_none() {
                 return Err(self.corrupt(held.block, "an index page with a high key is the last"));
             }
         }
-        Err(self.corrupt(link.block, "right links of an index lead in a circle"))
+    }
+
+    /// Latches a sibling of a latched page, which cannot go away meanwhile. `others`: what is latched
+    /// already. Links that a damaged page has must end in an error, not in waiting for oneself.
+    pub fn sibling<G: Latch<'e>>(
+        &self,
+        link: Link,
+        level: u16,
+        others: &[BlockNo],
+    ) -> Result<Held<G>> {
+        if link.is_none() || others.contains(&link.block) {
+            return Err(self.stray(link));
+        }
+        let held = self.latch::<G>(link.block)?;
+        self.live(&held, link, level)?.ok_or_else(|| self.stray(link))?;
+        Ok(held)
+    }
+
+    #[cold]
+    pub fn stray(&self, link: Link) -> StorageError {
+        self.corrupt(link.block, "a sibling link of the index leads to a page that is not there")
     }
 
     /// The node, if the page is still the one that `link` meant.

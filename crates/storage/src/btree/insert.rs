@@ -109,10 +109,11 @@ impl<'e> Tree<'e> {
         let mut next = self.right_with(first.block, &node, key)?;
         let mut previous: Option<Held<ShareGuard<'e>>> = None;
         while let Some(link) = next {
-            let held = self.latch::<ShareGuard<'e>>(link.block)?;
+            let latched = [first.block, previous.as_ref().map_or(0, |p| p.block)];
+            let held = self.sibling::<ShareGuard<'e>>(link, 0, &latched)?;
             // Let go only now: nobody gets past us.
             drop(previous.take());
-            let node = self.live(&held, link, 0)?.ok_or_else(|| self.stray(link))?;
+            let node = self.node(&held)?;
             for i in 0..node.len() {
                 let item = self.ok(held.block, node.item(i))?;
                 if item.key != key {
@@ -135,12 +136,6 @@ impl<'e> Tree<'e> {
         Ok(high.is_some_and(|high| high.key == key).then(|| node.right()))
     }
 
-    /// A sibling link of a latched page that leads nowhere: such a page cannot go away.
-    #[cold]
-    pub(super) fn stray(&self, link: Link) -> crate::error::StorageError {
-        self.corrupt(link.block, "a sibling link of the index leads to a page that is not there")
-    }
-
     /// From a latched page to the one on the right that `place` belongs to, always latching the next
     /// before letting go.
     fn move_right(&self, mut held: Latched<'e>, place: Pos<'_>) -> Result<Latched<'e>> {
@@ -149,10 +144,7 @@ impl<'e> Tree<'e> {
             if !self.ok(held.block, node.is_beyond(place))? {
                 return Ok(held);
             }
-            let (link, level) = (node.right(), node.level());
-            let next = self.latch::<ExclusiveGuard<'e>>(link.block)?;
-            self.live(&next, link, level)?.ok_or_else(|| self.stray(link))?;
-            held = next;
+            held = self.sibling(node.right(), node.level(), &[held.block])?;
         }
     }
 
@@ -241,9 +233,9 @@ impl<'e> Tree<'e> {
         let neighbour = match old.right() {
             Link::NONE => None,
             link => {
-                let held = self.latch::<ExclusiveGuard<'e>>(link.block)?;
-                self.live(&held, link, old.level())?.ok_or_else(|| self.stray(link))?;
-                Some(held)
+                let mut latched = vec![page.block];
+                latched.extend(below.as_ref().map(|b| b.left.block));
+                Some(self.sibling::<ExclusiveGuard<'e>>(link, old.level(), &latched)?)
             }
         };
         let fresh = self.allocate()?;
@@ -314,10 +306,9 @@ impl<'e> Tree<'e> {
     /// Completes a split that somebody else began, and lets go of the page.
     pub(super) fn complete_found(&self, left: Latched<'e>, path: &Path) -> Result<()> {
         let node = self.node(&left)?;
-        let link = node.right();
-        let right = self.latch::<ShareGuard<'e>>(link.block)?;
-        let right_node = self.live(&right, link, node.level())?.ok_or_else(|| self.stray(link))?;
-        let alone = node.left() == 0 && right_node.right().is_none();
+        let right: Held<ShareGuard<'e>> =
+            self.sibling(node.right(), node.level(), &[left.block])?;
+        let alone = node.left() == 0 && self.node(&right)?.right().is_none();
         drop(right);
         self.complete(left, alone, path)
     }

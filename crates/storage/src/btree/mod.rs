@@ -52,7 +52,8 @@ mod unlink;
 mod vacuum;
 
 pub use api::{
-    build, bulk_delete, check, check_entries, create, create_as, insert, lookup, still_current,
+    build, bulk_delete, bulk_delete_paced, check, check_entries, create, create_as, insert, lookup,
+    still_current,
 };
 pub use build::Builder;
 pub use node::dump as dump_page;

@@ -1,5 +1,7 @@
 //! Tests of layout, search, changes and split choice on bare pages.
 
+#![allow(clippy::unwrap_used)]
+
 use super::edit::{self, ItemList, NodeInit};
 use super::node::*;
 use super::ops::{self, Op};

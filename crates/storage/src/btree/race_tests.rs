@@ -1,6 +1,8 @@
 //! Tests of what concurrency does: disturbances planted between two latches of a search, and real
 //! threads on a small pool.
 
+#![allow(clippy::unwrap_used)]
+
 use super::testing::*;
 use super::{Cursor, Direction, IndexBatch, InsertOutcome, UniqueVerdict};
 use crate::ids::RowId;
@@ -36,9 +38,7 @@ fn disturbances() -> Vec<(&'static str, fn(&Fixture))> {
     }
     fn delete(f: &Fixture) {
         // Whole pages go, some at the left edge, some in the middle.
-        f.tree()
-            .bulk_delete(&|r| row_number(r) < 300 || (500..900).contains(&row_number(r)))
-            .unwrap();
+        f.vacuum(&|r| row_number(r) < 300 || (500..900).contains(&row_number(r))).unwrap();
     }
     fn reuse(f: &Fixture) {
         delete(f);
@@ -47,7 +47,7 @@ fn disturbances() -> Vec<(&'static str, fn(&Fixture))> {
         }
     }
     fn all(f: &Fixture) {
-        f.tree().bulk_delete(&|_| true).unwrap();
+        f.vacuum(&|_| true).unwrap();
         for n in 0..1000 {
             f.insert(&key(n * 2 + 1), n * 2 + 1);
         }
@@ -144,7 +144,7 @@ fn vacuum_misses_nothing_whatever_happens_between_two_latches() {
             let f = planted();
             let inner = Rc::clone(&f);
             let was_reached = disturb_at(gap, move || disturb(&inner));
-            f.tree().bulk_delete(&|row| row_number(row).is_multiple_of(4)).unwrap();
+            f.vacuum(&|row| row_number(row).is_multiple_of(4)).unwrap();
             if !was_reached() {
                 break;
             }
@@ -222,7 +222,7 @@ fn threads_work_on_one_index() {
     let stop = AtomicBool::new(false);
     let vacuum = |f: &Fixture| {
         let snapshot = dead.lock().unwrap().clone();
-        f.tree().bulk_delete(&|row| snapshot.contains(&row_number(row))).unwrap()
+        f.vacuum(&|row| snapshot.contains(&row_number(row))).unwrap()
     };
     let deleted = AtomicU64::new(0);
     let mut expected = BTreeSet::new();

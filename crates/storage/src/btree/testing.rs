@@ -1,9 +1,11 @@
 //! What this module's tests stand on: an index over a simulated disk, a small pool and a log, and a
 //! replay of that log.
 
+#![allow(clippy::unwrap_used)]
+
 use super::descend::Tree;
 use super::node::Node;
-use super::{BtreeRel, Builder, Cursor, Direction, IndexBatch, redo};
+use super::{BtreeRel, Builder, BulkDeleteStats, Cursor, Direction, IndexBatch, redo};
 use crate::buffer::{BufferPool, ChangeLog, LogFlush, Persistence, PoolOptions, replay_page};
 use crate::error::Result;
 use crate::ids::{Fork, Lsn, PageId, RelId, RowId, SlotNo, Xid};
@@ -55,11 +57,21 @@ impl Fixture {
 
     /// Whatever the disk has, with the log ending at `end`.
     pub fn open(disk: SimDisk, frames: usize, end: Lsn) -> Result<Self> {
+        Self::with_pool(disk, PoolOptions { frames, ..PoolOptions::default() }, end)
+    }
+
+    /// The same without checksums: damage is seen by this module only.
+    pub fn open_unchecked(disk: SimDisk, frames: usize, end: Lsn) -> Result<Self> {
+        let options = PoolOptions { frames, checksums: false, ..PoolOptions::default() };
+        Self::with_pool(disk, options, end)
+    }
+
+    fn with_pool(disk: SimDisk, pool: PoolOptions, end: Lsn) -> Result<Self> {
         let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
         vfs.create_dir_all("base").unwrap();
         let options = WalOptions { background_writer: false, ..WalOptions::default() };
         let wal = Wal::open(Arc::clone(&vfs), Arc::new(SimClock::new()), options, end)?;
-        let pool = BufferPool::new(vfs, &PoolOptions { frames, ..PoolOptions::default() });
+        let pool = BufferPool::new(vfs, &pool);
         pool.set_log(Arc::new(Flusher(Arc::clone(&wal))));
         Ok(Fixture { disk, pool, log: ChangeLog::new(wal, true), rel: BtreeRel::new(REL) })
     }
@@ -71,6 +83,10 @@ impl Fixture {
     pub fn insert(&self, key: &[u8], row: u64) {
         let outcome = self.tree().insert(key, row_id(row), None).unwrap();
         assert_eq!(outcome, super::InsertOutcome::Done);
+    }
+
+    pub fn vacuum(&self, dead: &dyn Fn(RowId) -> bool) -> Result<BulkDeleteStats> {
+        self.tree().bulk_delete(dead, &mut || Ok(()))
     }
 
     pub fn builder(&self) -> Builder<'_> {

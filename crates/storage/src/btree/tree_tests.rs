@@ -1,5 +1,7 @@
 //! Tests of whole trees: against a model, of scans, uniqueness, deletion, reuse, bulk load.
 
+#![allow(clippy::unwrap_used)]
+
 use super::node::Pos;
 use super::testing::*;
 use super::{Cursor, Direction, IndexBatch, InsertOutcome, MAX_KEY, UniqueVerdict};
@@ -145,7 +147,7 @@ fn vacuum_deletes_emptied_pages_and_inserts_reuse_them() {
         f.insert(&int_key(n), n + 1);
     }
     let blocks = f.blocks();
-    let stats = f.tree().bulk_delete(&|row| row_number(row) <= 29_000).unwrap();
+    let stats = f.vacuum(&|row| row_number(row) <= 29_000).unwrap();
     assert_eq!((stats.removed, stats.entries), (29_000, 1_000));
     assert!(stats.pages_deleted > 70, "{stats:?}");
     assert_eq!(stats.pages_free, stats.pages_deleted);
@@ -158,12 +160,12 @@ fn vacuum_deletes_emptied_pages_and_inserts_reuse_them() {
             f.insert(&int_key(n), n + 1);
         }
         let limit = 30_000 + round * 10_000 + 9_000;
-        f.tree().bulk_delete(&|row| row_number(row) <= limit).unwrap();
+        f.vacuum(&|row| row_number(row) <= limit).unwrap();
         f.check();
     }
     assert!(f.blocks() <= blocks, "{} blocks, once {blocks}", f.blocks());
     // Everything goes: one leaf stays.
-    let stats = f.tree().bulk_delete(&|_| true).unwrap();
+    let stats = f.vacuum(&|_| true).unwrap();
     assert_eq!(stats.entries, 0);
     f.check();
     assert!(f.all().is_empty());
@@ -180,7 +182,7 @@ fn blocks_that_nobody_initialised_are_collected() {
         drop(f.pool.extend(REL, crate::ids::Fork::Main).unwrap());
     }
     f.check();
-    let stats = f.tree().bulk_delete(&|_| false).unwrap();
+    let stats = f.vacuum(&|_| false).unwrap();
     assert_eq!((stats.pages_free, stats.pages_total), (5, 7));
     f.check();
     for n in 0..2000u64 {
@@ -256,11 +258,11 @@ fn cursors_keep_their_place_while_pages_split_and_go() {
             }
             if round % 3 == 0 {
                 // Whole pages of passengers go.
-                f.tree().bulk_delete(&|row| row_number(row) % 10 != 1).unwrap();
+                f.vacuum(&|row| row_number(row) % 10 != 1).unwrap();
             }
             if round == 10 {
                 let edge = 20_000;
-                f.tree().bulk_delete(&|row| row_number(row) < edge).unwrap();
+                f.vacuum(&|row| row_number(row) < edge).unwrap();
             }
         }
         f.check();
@@ -282,7 +284,7 @@ fn an_unchanged_leaf_proves_that_a_batch_is_current() {
     let mut batch = IndexBatch::new();
     f.tree().lookup(b"a", &mut batch).unwrap();
     assert!(f.tree().still_current(&batch).unwrap());
-    f.tree().bulk_delete(&|_| true).unwrap();
+    f.vacuum(&|_| true).unwrap();
     assert!(!f.tree().still_current(&batch).unwrap());
 }
 
@@ -372,7 +374,7 @@ proptest! {
                     }
                 }
                 Step::Vacuum(a, b) => {
-                    f.tree().bulk_delete(&|row| row_number(row) % b == a).unwrap();
+                    f.vacuum(&|row| row_number(row) % b == a).unwrap();
                     model.retain(|e| e.1 % b != a);
                 }
                 Step::VacuumRange(a, b) => {
@@ -380,7 +382,7 @@ proptest! {
                         let key = &keys[(row / 32) as usize];
                         a <= *key && *key <= b
                     };
-                    f.tree().bulk_delete(&|row| dead(row_number(row))).unwrap();
+                    f.vacuum(&|row| dead(row_number(row))).unwrap();
                     model.retain(|e| !dead(e.1));
                 }
                 Step::Scan(low, high) => {
@@ -409,4 +411,66 @@ fn positions_compare_as_documented() {
     assert!(Pos::before(b"a") < Pos { key: b"a", row: 1 });
     assert!(Pos { key: b"a", row: 1 } < Pos::after(b"a"));
     assert!(Pos::after(b"a") < Pos::before(b"a\0"));
+}
+
+/// A tree of three levels with some of its bytes overwritten, on a pool that checks no checksums.
+fn damaged(seed: u64) -> Fixture {
+    let f = Fixture::new(200);
+    let mut dice = Dice(seed);
+    for n in 0..400u64 {
+        let mut key = vec![b'p'; 350];
+        key.extend_from_slice(&dice.roll(300).to_be_bytes());
+        f.insert(&key, n);
+    }
+    let end = f.log.wal().inserted();
+    f.log.wal().flush(end).unwrap();
+    f.pool.flush_rel(REL).unwrap();
+    let blocks = u64::from(f.blocks());
+    for _ in 0..1 + dice.roll(12) {
+        let block = dice.roll(blocks);
+        // Headers, line pointers and trailers more often than keys.
+        let at = match dice.roll(3) {
+            0 => dice.roll(8192),
+            1 => 12 + dice.roll(200),
+            _ => 8168 + dice.roll(24),
+        };
+        f.disk.corrupt("base/16500", block * 8192 + at, 1 << dice.roll(8));
+    }
+    Fixture::open_unchecked(f.disk.clone(), 200, end).unwrap()
+}
+
+#[test]
+fn damaged_pages_end_in_errors() {
+    let (mut found, mut worked) = (0, 0);
+    let mut note = |result: Result<(), StorageError>| match result {
+        Ok(()) => worked += 1,
+        Err(StorageError::Corrupt { .. }) => found += 1,
+        // A block number out of nowhere.
+        Err(e) => panic!("{e}"),
+    };
+    for seed in 0..60 {
+        let f = damaged(seed);
+        let mut dice = Dice(seed);
+        let problems = f.tree().check(&mut |_, _| {});
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut batch = IndexBatch::with_keys();
+            let mut cursor = Cursor::all(direction);
+            note(loop {
+                match cursor.next_leaf(&f.tree(), &mut batch) {
+                    Ok(true) => {}
+                    Ok(false) => break Ok(()),
+                    Err(e) => break Err(e),
+                }
+            });
+        }
+        for n in 0..60 {
+            let mut key = vec![b'p'; 350];
+            key.extend_from_slice(&dice.roll(300).to_be_bytes());
+            note(f.tree().lookup(&key, &mut IndexBatch::new()).map(drop));
+            note(f.tree().insert(&key, row_id(1000 + n), None).map(drop));
+        }
+        note(f.vacuum(&|row| row_number(row) % 2 == 1).map(drop));
+        assert!(problems.len() <= 100);
+    }
+    assert!(found > 60 && worked > 600, "{found} errors, {worked} successes");
 }

@@ -90,6 +90,9 @@ impl<'e> Tree<'e> {
                 None => return Ok(None),
             }
         };
+        if left_block == link.block {
+            return Err(self.stray(link));
+        }
         let left = if left_block == 0 { None } else { Some(self.latch(left_block)?) };
         if let Some(left) = &left {
             let node = self.node(left)?;
@@ -109,9 +112,8 @@ impl<'e> Tree<'e> {
         if !as_expected || !childless || right_link.is_none() {
             return Ok(None);
         }
-        let right: Latched<'e> = self.latch(right_link.block)?;
-        let right_node =
-            self.live(&right, right_link, level)?.ok_or_else(|| self.stray(right_link))?;
+        let right: Latched<'e> = self.sibling(right_link, level, &[left_block, page.block])?;
+        let right_node = self.node(&right)?;
         if right_node.left() != page.block {
             return Err(self.corrupt(right.block, "an index page's left link is wrong"));
         }

@@ -25,14 +25,20 @@ impl Next {
 }
 
 impl<'e> Tree<'e> {
-    pub(super) fn bulk_delete(&self, dead: &dyn Fn(RowId) -> bool) -> Result<BulkDeleteStats> {
+    /// `pause` is called after every leaf, with nothing latched.
+    pub(super) fn bulk_delete(
+        &self,
+        dead: &dyn Fn(RowId) -> bool,
+        pause: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<BulkDeleteStats> {
         let blocks = self.pool.block_count(self.rel.rel, Fork::Main)?;
         let mut stats = BulkDeleteStats::default();
         let mut next = Next { link: Link::NONE, key: Vec::new(), row: 0 };
         while let Some(after) = self.vacuum_leaf(next, dead, &mut stats)? {
             next = after;
+            pause()?;
         }
-        let internal = self.count_internal()?;
+        let internal = self.count_internal(u64::from(blocks))?;
         let known = 1 + stats.leaves + internal;
         if known.saturating_add(u64::from(self.read_meta()?.free_count)) < u64::from(blocks) {
             self.collect_orphans()?;
@@ -113,8 +119,8 @@ impl<'e> Tree<'e> {
         Ok(high.map(|high| Next { link: node.right(), key: high.key.to_vec(), row: high.row }))
     }
 
-    /// How many internal pages there are, level by level.
-    fn count_internal(&self) -> Result<u64> {
+    /// How many internal pages there are, level by level; more than `limit` need not be exact.
+    fn count_internal(&self, limit: u64) -> Result<u64> {
         let mut count = 0;
         for level in 1..=self.read_meta()?.root_level as u16 {
             let mut held: Held<ShareGuard<'e>> =
@@ -122,6 +128,9 @@ impl<'e> Tree<'e> {
             loop {
                 count += 1;
                 let right = self.node(&held)?.right();
+                if count > limit {
+                    return Ok(count);
+                }
                 if right.is_none() {
                     break;
                 }
