@@ -39,6 +39,7 @@ use crate::txn::TxnManager;
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Deref;
+use std::time::Duration;
 
 #[cfg(not(shuttle))]
 const PARTITIONS: usize = 64;
@@ -49,6 +50,9 @@ const PARTITIONS: usize = 1;
 const STRONG_BUCKETS: usize = 1024;
 #[cfg(shuttle)]
 const STRONG_BUCKETS: usize = 2;
+
+/// PostgreSQL's default of `deadlock_timeout`.
+const DEADLOCK_TIMEOUT_MICROS: u64 = 1_000_000;
 
 pub(crate) type Heads = HashMap<LockTag, LockHead, foldhash::fast::FixedState>;
 
@@ -68,6 +72,7 @@ pub(crate) struct Shared {
     waits: AtomicU64,
     pub(crate) database: AtomicU32,
     pub(crate) deadlocks: AtomicU64,
+    deadlock_timeout_micros: AtomicU64,
 }
 
 /// All locks of one engine. Cheap to clone; clones are the same manager.
@@ -115,12 +120,28 @@ impl LockManager {
             waits: AtomicU64::new(0),
             database: AtomicU32::new(0),
             deadlocks: AtomicU64::new(0),
+            deadlock_timeout_micros: AtomicU64::new(DEADLOCK_TIMEOUT_MICROS),
         }))
     }
 
     /// The database's OID, for deadlock reports and views.
     pub fn set_database(&self, oid: u32) {
         self.0.database.store(oid, Ordering::Relaxed);
+    }
+
+    /// How long a wait lasts before [`Self::detect_deadlocks`] examines it.
+    pub fn set_deadlock_timeout(&self, timeout: Duration) {
+        let micros = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+        self.0.deadlock_timeout_micros.store(micros, Ordering::Relaxed);
+    }
+
+    pub fn deadlock_timeout(&self) -> Duration {
+        Duration::from_micros(self.0.deadlock_timeout_micros.load(Ordering::Relaxed))
+    }
+
+    /// One round of the detector's thread; returns the number of victims.
+    pub fn detect_deadlocks(&self) -> usize {
+        self.run_deadlock_check(self.deadlock_timeout())
     }
 
     /// Makes a session known. `pid` is what views and messages show.

@@ -5,6 +5,7 @@
 //!   checkpointer        every checkpoint_timeout, or after max_wal_size of log
 //!   background writer   every bgwriter_delay: clean frames ahead of the clock hand, and the
 //!                       transactions' own housekeeping (floor, settled chunks)
+//!   deadlock detector   every 50 ms: examine the waits that have lasted for deadlock_timeout
 //! ```
 //!
 //! Everything they do can be called inline instead ([`checkpoint`], [`background_round`]), which is

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// How often the checkpointer looks whether a checkpoint is due.
 const CHECKPOINT_LOOK: Duration = Duration::from_millis(250);
+/// How often waits are looked through for ones that have lasted for `deadlock_timeout`.
+const DEADLOCK_LOOK: Duration = Duration::from_millis(50);
 /// Looks to skip after a failed checkpoint.
 const CHECKPOINT_PAUSE: u32 = 20;
 
@@ -44,6 +46,9 @@ impl Threads {
         let delay = engine.options().bgwriter_delay;
         self.spawn(engine, "checkpointer", CHECKPOINT_LOOK, checkpointer());
         self.spawn(engine, "background writer", delay, background_writer());
+        self.spawn(engine, "deadlock detector", DEADLOCK_LOOK, |engine| {
+            engine.locks.detect_deadlocks();
+        });
     }
 
     fn spawn(

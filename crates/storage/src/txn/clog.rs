@@ -227,9 +227,9 @@ impl CommitLog {
         matches!(self.pages.chunk(page_of(xid)), Found::Dropped)
     }
 
-    /// Wipes the bits of `next` and all after it. They are aborts whose record was lost with the end
-    /// of the log, while their page was written; these xids will be handed out anew, and an xid's
-    /// bits change only once (rule C1). Only at start.
+    /// Wipes the bits of `next` and all after it: aborts whose record was lost with the end of
+    /// the log while their page was written. These xids are handed out anew. Only at start.
+    /// (Should another crash come before the wiped page is written, C1 still decides rightly.)
     pub(crate) fn forget_from(&self, next: Xid) {
         let (first, index, shift) = place(next);
         for page in first..self.page_range().end {

@@ -126,7 +126,8 @@ mod tests {
             let unlinks = unlinks.into_iter().map(RelId::new).collect();
             let payload = CommitPayload { sync, time_micros, unlinks };
             let body = encode(top, &children, &payload);
-            prop_assert_eq!(decode(top, &body).expect("well formed"), EndRecord { payload, children });
+            let expected = EndRecord { payload, children };
+            prop_assert_eq!(decode(top, &body).expect("well formed"), expected);
             for cut in 0..body.len() {
                 prop_assert!(decode(top, &body[..cut]).is_err());
             }

@@ -52,6 +52,8 @@ pub struct SnapshotHold(u32);
 pub(crate) struct SnapshotSet {
     /// Of the current statement, or of the whole transaction.
     current: Option<Snapshot>,
+    /// The oldest of those taken in between, in use until the statement ends.
+    extra: Option<Snapshot>,
     /// Of cursors and the like.
     held: SmallVec<[(u32, Snapshot); 2]>,
     next_hold: u32,
@@ -64,13 +66,23 @@ impl SnapshotSet {
 
     /// A snapshot of now, replacing the current one.
     pub(crate) fn renew(&mut self, session: &TxnSession) -> Snapshot {
-        let snapshot = if self.held.is_empty() {
+        let snapshot = if self.held.is_empty() && self.extra.is_none() {
             session.txns.snapshot(&session.slot)
         } else {
             session.txns.snapshot_behind(&session.slot)
         };
         self.current = Some(snapshot);
         snapshot
+    }
+
+    /// A snapshot of now beside the others, in use until the statement ends.
+    pub(crate) fn take_extra(&mut self, session: &TxnSession) -> Snapshot {
+        if session.slot.announced().is_some() {
+            let snapshot = session.txns.snapshot_behind(&session.slot);
+            self.extra.get_or_insert(snapshot);
+            return snapshot;
+        }
+        *self.extra.insert(session.txns.snapshot(&session.slot))
     }
 
     pub(crate) fn set_current(&mut self, snapshot: Snapshot) {
@@ -89,19 +101,25 @@ impl SnapshotSet {
         self.announce_oldest(session);
     }
 
-    pub(crate) fn end_statement(&mut self, session: &TxnSession) {
-        self.current = None;
+    /// `keep`: the current snapshot is the transaction's, not the statement's.
+    pub(crate) fn end_statement(&mut self, session: &TxnSession, keep: bool) {
+        self.extra = None;
+        if !keep {
+            self.current = None;
+        }
         self.announce_oldest(session);
     }
 
     pub(crate) fn clear(&mut self, session: &TxnSession) {
         self.current = None;
+        self.extra = None;
         self.held.clear();
         self.announce_oldest(session);
     }
 
     fn oldest(&self) -> Option<Lsn> {
-        self.held.iter().map(|(_, snapshot)| snapshot.s).chain(self.current.map(|c| c.s)).min()
+        let held = self.held.iter().map(|(_, snapshot)| snapshot);
+        held.chain(&self.current).chain(&self.extra).map(|snapshot| snapshot.s).min()
     }
 
     fn announce_oldest(&self, session: &TxnSession) {

@@ -265,6 +265,21 @@ fn the_oldest_held_snapshot_is_the_announced_one() {
 }
 
 #[test]
+fn a_snapshot_taken_before_the_statements_stays_usable_until_its_end() {
+    let host = TestHost::new();
+    let mut tx = host.begin(1);
+    let early = tx.latest_snapshot();
+    let mut writer = host.begin(9);
+    writer.xid(&host).expect("xid");
+    let newest = done(writer.commit(&host, ASYNC).expect("commit"));
+    assert_eq!(Some(tx.statement_snapshot().s), newest);
+    assert_eq!(host.txns.horizon(), early.s);
+    tx.end_statement();
+    assert_eq!(Some(host.txns.horizon()), newest);
+    tx.abort(&host);
+}
+
+#[test]
 fn an_exported_snapshot_can_be_taken_over_while_its_source_lives() {
     let host = TestHost::new();
     let (one, two) = (host.session(1), host.session(2));
@@ -363,84 +378,64 @@ fn waiting_for_a_transaction_ends_with_it() {
     two.abort(&host);
 }
 
-/// Prints what the hot paths cost: `cargo test --lib txn::tests::costs -- --nocapture`.
-#[test]
-fn costs_of_the_hot_paths() {
+fn time(what: &str, mut work: impl FnMut()) {
     const ROUNDS: u32 = 20_000;
+    let start = std::time::Instant::now();
+    (0..ROUNDS).for_each(|_| work());
+    println!("{what}: {} ns", start.elapsed().as_nanos() / u128::from(ROUNDS));
+}
+
+/// Prints what locks cost: `cargo test --lib txn::tests::costs -- --nocapture`.
+#[test]
+fn costs_of_locks() {
     let host = TestHost::new();
     let session = host.session(1);
-    let time = |what: &str, mut work: Box<dyn FnMut() + '_>| {
-        let start = std::time::Instant::now();
-        (0..ROUNDS).for_each(|_| work());
-        println!("{what}: {} ns", start.elapsed().as_nanos() / u128::from(ROUNDS));
-    };
     let owner = session.owner();
-    let (host, session) = (&host, &session);
     let weak = |oid| host.locks.try_acquire(owner, LockTag::Relation(oid), LockMode::RowExclusive);
-    time(
-        "one weak lock and its release",
-        Box::new(|| {
-            assert!(weak(7));
-            host.locks.release_all(owner);
-        }),
-    );
-    time(
-        "four weak locks, each taken twice, and their release",
-        Box::new(|| {
-            assert!((0..8).all(|n| weak(n % 4)));
-            host.locks.release_all(owner);
-        }),
-    );
-    time(
-        "one advisory lock and its release",
-        Box::new(|| {
-            let tag = LockTag::Advisory(crate::lock::AdvisoryKey::One(9));
-            assert!(host.locks.try_acquire(owner, tag, LockMode::Exclusive));
-            host.locks.release_all(owner);
-        }),
-    );
-    time(
-        "a snapshot",
-        Box::new(|| {
-            std::hint::black_box(host.txns.snapshot(session.slot()));
-        }),
-    );
+    time("one weak lock and its release", || {
+        assert!(weak(7));
+        host.locks.release_all(owner);
+    });
+    time("four weak locks, each taken twice, and their release", || {
+        assert!((0..8).all(|n| weak(n % 4)));
+        host.locks.release_all(owner);
+    });
+    time("one advisory lock and its release", || {
+        let tag = LockTag::Advisory(crate::lock::AdvisoryKey::One(9));
+        assert!(host.locks.try_acquire(owner, tag, LockMode::Exclusive));
+        host.locks.release_all(owner);
+    });
+}
+
+/// As above, for transactions.
+#[test]
+fn costs_of_transactions() {
+    let host = TestHost::new();
+    let session = host.session(1);
+    time("a snapshot", || {
+        std::hint::black_box(host.txns.snapshot(session.slot()));
+    });
     session.slot().advance(None);
-    time(
-        "a reading transaction",
-        Box::new(|| {
-            let mut tx = Transaction::begin(session, IsolationLevel::ReadCommitted, true);
-            std::hint::black_box(tx.statement_snapshot());
-            let _ = tx.commit(host, SYNC);
-        }),
-    );
-    time(
-        "a writing transaction, with the test's log",
-        Box::new(|| {
-            let mut tx = Transaction::begin(session, IsolationLevel::ReadCommitted, false);
-            tx.xid(host).expect("xid");
-            let _ = tx.commit(host, ASYNC);
-        }),
-    );
+    time("a reading transaction", || {
+        let mut tx = Transaction::begin(&session, IsolationLevel::ReadCommitted, true);
+        std::hint::black_box(tx.statement_snapshot());
+        let _ = tx.commit(&host, SYNC);
+    });
+    time("a writing transaction, with the test's log", || {
+        let mut tx = Transaction::begin(&session, IsolationLevel::ReadCommitted, false);
+        tx.xid(&host).expect("xid");
+        let _ = tx.commit(&host, ASYNC);
+    });
     let recent = Xid::new(host.txns.next_xid().raw() - 1);
-    time(
-        "status of a recent transaction",
-        Box::new(|| {
-            assert!(host.txns.status(std::hint::black_box(recent)).is_final());
-        }),
-    );
+    time("status of a recent transaction", || {
+        assert!(host.txns.status(std::hint::black_box(recent)).is_final());
+    });
     host.log.flush_all();
     host.txns.maintain(host.log.inserted());
-    time(
-        "status of a settled transaction",
-        Box::new(|| {
-            assert!(host.txns.status(std::hint::black_box(Xid::new(50))).is_final());
-        }),
-    );
-    time(
-        "the horizon",
-        Box::new(|| {
-            std::hint::black_box(host.txns.horizon());
-        }),
-    );
+    time("status of a settled transaction", || {
+        assert!(host.txns.status(std::hint::black_box(Xid::new(50))).is_final());
+    });
+    time("the horizon", || {
+        std::hint::black_box(host.txns.horizon());
+    });
 }

@@ -296,18 +296,12 @@ impl Transaction {
     /// A snapshot of now whatever the isolation level (foreign-key checks, catalog look-ups).
     /// Usable until the statement ends.
     pub fn latest_snapshot(&mut self) -> Snapshot {
-        if self.session.slot.announced().is_some() {
-            self.session.txns.snapshot_behind(&self.session.slot)
-        } else {
-            self.session.txns.snapshot(&self.session.slot)
-        }
+        self.snapshots.take_extra(&self.session)
     }
 
     /// The statement has ended. In READ COMMITTED its snapshot holds nothing back any more.
     pub fn end_statement(&mut self) {
-        if !self.isolation.keeps_snapshot() || self.snapshots.current().is_none() {
-            self.snapshots.end_statement(&self.session);
-        }
+        self.snapshots.end_statement(&self.session, self.isolation.keeps_snapshot());
     }
 
     /// Keeps a snapshot in use now usable beyond its statement (a cursor's).
