@@ -240,7 +240,7 @@ pub(super) fn clean_up(vfs: &dyn Vfs, options: &WalOptions, start: Lsn) -> Resul
     // In the middle of a segment the log's earlier part must be there.
     let mode = if offset == 0 { OpenMode::OpenOrCreate } else { OpenMode::Open };
     let file = vfs.open(&path, mode).map_err(|e| StorageError::io("open", &path, e))?;
-    clear_from(&*file, offset, size).map_err(|e| StorageError::io("extend", &path, e))?;
+    clear_from(&*file, offset, options).map_err(|e| StorageError::io("extend", &path, e))?;
     if options.fsync {
         file.sync().map_err(|e| StorageError::io("fsync", &path, e))?;
     }
@@ -249,7 +249,8 @@ pub(super) fn clean_up(vfs: &dyn Vfs, options: &WalOptions, start: Lsn) -> Resul
 }
 
 /// Gives the file its full length and zeros from `offset` on.
-fn clear_from(file: &dyn VfsFile, offset: u64, size: u64) -> io::Result<()> {
+fn clear_from(file: &dyn VfsFile, offset: u64, options: &WalOptions) -> io::Result<()> {
+    let size = options.segment_size;
     let len = file.len()?;
     file.allocate(0, size)?;
     let zeros = vec![0; ZERO_CHUNK];
@@ -258,8 +259,8 @@ fn clear_from(file: &dyn VfsFile, offset: u64, size: u64) -> io::Result<()> {
     while at < size {
         let piece = usize::try_from(size - at).unwrap_or(ZERO_CHUNK).min(ZERO_CHUNK);
         file.read_exact_at(&mut found[..piece], at)?;
-        // What is new is written too, so that its blocks are there for good.
-        let fresh = at + piece as u64 > len;
+        // What is new is zeros already, but is written too if its blocks are to be there for good.
+        let fresh = options.init_zero && at + piece as u64 > len;
         if fresh || found[..piece].iter().any(|b| *b != 0) {
             file.write_at(&zeros[..piece], at)?;
         }

@@ -3,9 +3,11 @@
 use super::*;
 use crate::ids::{PageId, RelId};
 use crate::page::PageClass;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const ROUNDS: u32 = 400_000;
+/// The best batch is what the code costs; the rest is what else the machine does.
+const BATCH: u32 = 1_000;
 
 fn insert_many(wal: &Wal, rounds: u32) {
     let mut record = RecordBuilder::new(RecordKind::PageChange, Xid::new(1));
@@ -16,6 +18,12 @@ fn insert_many(wal: &Wal, rounds: u32) {
         let room = wal.reserve(8400).expect("room");
         wal.insert(&record, room, wal.redo_point()).expect("a resting redo point");
     }
+}
+
+fn timed_batch(wal: &Wal) -> Duration {
+    let started = Instant::now();
+    insert_many(wal, BATCH);
+    started.elapsed()
 }
 
 #[test]
@@ -33,14 +41,13 @@ fn insertion() {
         let vfs = Arc::new(crate::vfs::RealVfs::new(dir.path()));
         let clock = Arc::new(crate::vfs::SystemClock::new());
         let wal = Wal::open(vfs, clock, options.clone(), FIRST_LSN).expect("open");
-        insert_many(&wal, 1000);
         let started = Instant::now();
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| insert_many(&wal, ROUNDS / threads));
-            }
+        let best = std::thread::scope(|scope| {
+            let run = || (0..ROUNDS / threads / BATCH).map(|_| timed_batch(&wal)).min();
+            let runs: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+            runs.into_iter().filter_map(|run| run.join().expect("inserter")).min()
         });
-        let each = started.elapsed() / ROUNDS;
-        println!("{threads} threads: {each:?} an insertion of 136 bytes; {:?}", wal.stats());
+        let (best, mean) = (best.expect("batches") / BATCH, started.elapsed() / ROUNDS);
+        println!("{threads} threads: 136 bytes a record, best {best:?}, wall {mean:?}");
     }
 }
