@@ -34,6 +34,8 @@ mod check;
 mod crash_tests;
 mod descend;
 mod edit;
+#[cfg(test)]
+mod engine_tests;
 mod insert;
 mod node;
 mod ops;

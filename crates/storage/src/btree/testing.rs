@@ -16,6 +16,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 pub const REL: RelId = RelId::new(16500);
+const SEGMENT: u64 = 1 << 20;
 
 /// The n-th row: rows in the order of their numbers.
 pub fn row_id(n: u64) -> RowId {
@@ -69,7 +70,12 @@ impl Fixture {
     fn with_pool(disk: SimDisk, pool: PoolOptions, end: Lsn) -> Result<Self> {
         let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
         vfs.create_dir_all("base").unwrap();
-        let options = WalOptions { background_writer: false, ..WalOptions::default() };
+        let options = WalOptions {
+            segment_size: SEGMENT,
+            buffer_size: 1 << 20,
+            background_writer: false,
+            ..WalOptions::default()
+        };
         let wal = Wal::open(Arc::clone(&vfs), Arc::new(SimClock::new()), options, end)?;
         let pool = BufferPool::new(vfs, &pool);
         pool.set_log(Arc::new(Flusher(Arc::clone(&wal))));
@@ -160,7 +166,7 @@ pub fn batch_entries(batch: &IndexBatch) -> Vec<(Vec<u8>, u64)> {
 
 /// The records of the log, and where it ends.
 pub fn records(disk: &SimDisk, from: Lsn) -> (Vec<DecodedRecord>, Lsn) {
-    let mut reader = WalReader::new(Arc::new(disk.clone()), from);
+    let mut reader = WalReader::with_segment_size(Arc::new(disk.clone()), from, SEGMENT);
     let mut records = Vec::new();
     while let Some((_, record)) = reader.next().unwrap() {
         records.push(record);
