@@ -540,7 +540,7 @@ mod shuttle_latch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 

@@ -28,5 +28,7 @@ pub use relfiles::Persistence;
 pub use stats::PoolStats;
 pub(crate) use writeback::{DirtyPages, ToWrite};
 
-#[cfg(test)]
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(all(test, not(shuttle)))]
 mod tests;

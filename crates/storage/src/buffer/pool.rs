@@ -65,7 +65,7 @@ impl Default for PoolOptions {
 }
 
 /// The fewest frames that work: a B-tree split holds a handful of pages, times a few sessions.
-pub const FRAMES_MIN: usize = 16;
+pub const FRAMES_MIN: usize = if cfg!(shuttle) { 2 } else { 16 };
 
 /// Passes over all frames, with a pause after each, before "everything is pinned" is an error.
 const CLAIM_PASSES: usize = 60;

@@ -145,7 +145,7 @@ impl Bucket<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use crate::ids::{Fork, RelId};

@@ -22,7 +22,7 @@ mod open;
 mod options;
 mod rels;
 pub mod testing;
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests;
 
 pub use control::{CONTROL_PATH, ControlData, ControlState, FORMAT_VERSION};

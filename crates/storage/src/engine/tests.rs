@@ -1,6 +1,8 @@
 //! Tests of the whole: opening, critical sections, files, checkpoints, crashes.
 
 mod basics;
+mod change;
 mod crash;
 mod faults;
+mod threads;
 mod toy;

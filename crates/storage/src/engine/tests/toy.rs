@@ -4,7 +4,7 @@
 //!   byte 48: 64 counters, u64 each       byte 1024: number of additions, u64
 //! ```
 //!
-//! It takes the place of heap pages in the redo table of an engine under test.
+//! It takes the place of free-space maps in the redo table of an engine under test.
 
 use crate::buffer::{CriticalSection, OpError, PageOp};
 use crate::engine::testing::Sim;
@@ -41,12 +41,12 @@ impl PageOp for ToyOp {
                 if !page.is_zeroed() {
                     return Err("init of a page that is not zero".into());
                 }
-                page.init(PageClass::Heap, 16);
+                page.init(PageClass::Fsm, 16);
                 // Nothing of this class is between lower and upper.
                 page.set_lower(page.upper());
             }
             ToyOp::Add { slot, delta } => {
-                if page.class() != Some(PageClass::Heap) || usize::from(*slot) >= SLOTS {
+                if page.class() != Some(PageClass::Fsm) || usize::from(*slot) >= SLOTS {
                     return Err("no such counter".into());
                 }
                 let at = COUNTERS_AT + 8 * usize::from(*slot);
@@ -83,7 +83,7 @@ pub fn redo(mut ops: &[u8], page: &mut Page) -> Result<(), OpError> {
 pub fn sim(seed: u64, frames: usize) -> Sim {
     let mut sim = Sim::new(seed);
     sim.options = crate::engine::testing::options(frames);
-    sim.options.redo = sim.options.redo.clone().with(PageClass::Heap, redo);
+    sim.options.redo = sim.options.redo.clone().with(PageClass::Fsm, redo);
     sim
 }
 
@@ -102,7 +102,7 @@ pub fn add_page(engine: &Engine, rel: RelId, xid: Xid) -> Result<PageId> {
     let guard = engine.pool.extend(rel, Fork::Main)?;
     let id = guard.id();
     let mut cs = CriticalSection::begin(engine.log(), xid)?;
-    let at = cs.add_init(guard, PageClass::Heap);
+    let at = cs.add_init(guard, PageClass::Fsm);
     cs.apply(at, &ToyOp::Init);
     cs.finish();
     Ok(id)
