@@ -89,6 +89,7 @@ impl Function {
 }
 
 /// A compiled expression.
+#[derive(Clone)]
 pub enum Ex {
     Const(Datum),
     Reg(Reg),
@@ -152,7 +153,7 @@ pub enum Ex {
     /// IN over many constants: `null` tells that NULL is among them.
     InSet {
         left: Box<Ex>,
-        set: Box<KeyTable>,
+        set: Arc<KeyTable>,
         null: bool,
     },
     Array {
@@ -197,11 +198,13 @@ pub enum Ex {
     },
 }
 
+#[derive(Clone)]
 pub enum Index {
     At(Ex),
     Slice(Option<Ex>, Option<Ex>),
 }
 
+#[derive(Clone)]
 pub struct RowCompare {
     pub op: RowCompareOp,
     pub left: Box<[Ex]>,

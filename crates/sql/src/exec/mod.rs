@@ -29,8 +29,13 @@ use crate::functions::FnContext;
 use crate::types::Datum;
 use inkling_storage::wait::WaitHandle;
 
+pub mod aggregate;
+pub mod basic;
 pub mod expr;
+pub mod join;
 pub mod rows;
+pub mod sets;
+pub mod sort;
 pub mod subplan;
 
 pub use expr::Ex;
@@ -73,6 +78,10 @@ pub struct ExecCx<'a> {
     pub regs: Vec<Datum>,
     /// Taken out while one of them runs, so that it can use the rest of the context.
     pub subplans: Vec<Option<Box<SubPlanState>>>,
+    pub ctes: Vec<Option<Box<sets::CteState>>>,
+    pub work_tables: Vec<rows::RowStore>,
+    /// Differs from run to run of a kept plan: what is "fixed" is so within one run.
+    pub run: u64,
     /// Counts rows between looks at the cancel flag.
     ticks: u32,
 }

@@ -7,6 +7,7 @@
 //! | `x op ANY/ALL (select)` | three-valued combination over the rows                           |
 //! | `x IN (select)`, hashed | the same for plain equality, rows kept in a hash table           |
 //! | ARRAY(select)           | all rows' column                                                 |
+//! | row                     | the one row as a record                                          |
 //!
 //! A sub-plan that reads nothing of the outer query runs once a statement; one that does runs for
 //! every evaluation, because the outer registers may have changed.
@@ -20,6 +21,8 @@ use crate::types::{Datum, Oid};
 pub enum SubPlanKind {
     Scalar,
     Exists,
+    /// All columns of at most one row, as a record.
+    Row,
     Quantified {
         functions: Box<[Function]>,
         all: bool,
@@ -96,14 +99,14 @@ impl SubPlanState {
             self.start(cx)?;
         }
         match &self.kind {
-            SubPlanKind::Scalar => {
+            SubPlanKind::Scalar | SubPlanKind::Row => {
                 let mut value = None;
                 loop {
                     match self.node.next(cx)? {
                         Step::Wait(h) => return Ok(Some(h)),
                         Step::Done => break,
                         Step::Row if value.is_some() => return Err(too_many_rows()),
-                        Step::Row => value = Some(cx.reg(self.output[0]).clone()),
+                        Step::Row => value = Some(self.row_value(cx)),
                     }
                 }
                 self.value = Some(value.unwrap_or_default());
@@ -129,8 +132,18 @@ impl SubPlanState {
         if !self.next(cx)? {
             return Ok(Datum::Null);
         }
-        let value = cx.reg(self.output[0]).clone();
+        let value = self.row_value(cx);
         if self.next(cx)? { Err(too_many_rows()) } else { Ok(value) }
+    }
+
+    /// The current row: its one column, or all as a record.
+    fn row_value(&self, cx: &ExecCx<'_>) -> Datum {
+        match self.kind {
+            SubPlanKind::Row => {
+                Datum::Record(self.output.iter().map(|r| cx.reg(*r).clone()).collect())
+            }
+            _ => cx.reg(self.output[0]).clone(),
+        }
     }
 
     fn array(&mut self, cx: &mut ExecCx<'_>, element: Oid, nested: bool) -> Result<Datum> {
@@ -305,7 +318,7 @@ pub fn eval(cx: &mut ExecCx<'_>, index: usize, left: &[Ex]) -> Result<Datum> {
         return Err(SqlError::internal("a sub-plan runs inside itself"));
     };
     let result = match &state.kind {
-        SubPlanKind::Scalar => state.scalar(cx),
+        SubPlanKind::Scalar | SubPlanKind::Row => state.scalar(cx),
         SubPlanKind::Exists => state.exists(cx),
         SubPlanKind::Quantified { .. } => state.quantified(cx, &left),
         SubPlanKind::Array { element, nested } => {
