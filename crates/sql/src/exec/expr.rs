@@ -11,7 +11,8 @@
 use super::{ExecCx, Reg, rows::KeyTable, subplan};
 use crate::analyze::bound::{BoolTest, RowCompareOp};
 use crate::error::{Result, SqlError, State};
-use crate::functions::{Builtin, Implementation, ScalarFn};
+use crate::functions::{Builtin, Implementation, ScalarFn, TypedFn};
+use crate::types::compare::compare_as;
 use crate::types::{self, ArrayValue, Datum, Oid, TypeRef};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -42,17 +43,20 @@ impl CompareOp {
 }
 
 /// How a built-in is called.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Callee {
     Scalar(ScalarFn),
+    /// With the arguments' types.
+    Typed(TypedFn, Arc<[Oid]>),
     /// Answered by the session under this name.
     Session(&'static str),
 }
 
 impl Callee {
-    pub fn of(function: &'static Builtin) -> Result<Callee> {
+    pub fn of(function: &'static Builtin, arg_types: &[Oid]) -> Result<Callee> {
         match function.imp {
             Implementation::Scalar(f) => Ok(Callee::Scalar(f)),
+            Implementation::Typed(f) => Ok(Callee::Typed(f, arg_types.into())),
             Implementation::Session => Ok(Callee::Session(function.name)),
             _ => Err(SqlError::internal(format!("{} is not a scalar function", function.name))),
         }
@@ -62,21 +66,22 @@ impl Callee {
     pub fn call(&self, cx: &ExecCx<'_>, args: &[Datum]) -> Result<Datum> {
         match self {
             Callee::Scalar(f) => f(cx.fx, args),
+            Callee::Typed(f, types) => f(cx.fx, types, args),
             Callee::Session(name) => cx.fx.session().call(name, args),
         }
     }
 }
 
 /// A function together with its NULL rule.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Function {
     pub callee: Callee,
     pub strict: bool,
 }
 
 impl Function {
-    pub fn of(function: &'static Builtin) -> Result<Function> {
-        Ok(Function { callee: Callee::of(function)?, strict: function.strict })
+    pub fn of(function: &'static Builtin, arg_types: &[Oid]) -> Result<Function> {
+        Ok(Function { callee: Callee::of(function, arg_types)?, strict: function.strict })
     }
 
     #[inline]
@@ -461,7 +466,7 @@ fn compare_values(op: CompareOp, ty: Oid, l: &Datum, r: &Datum) -> Option<bool> 
         (Datum::Int4(a), Datum::Int4(b)) => Some(op.holds(a.cmp(b))),
         (Datum::Int8(a), Datum::Int8(b)) => Some(op.holds(a.cmp(b))),
         (Datum::Null, _) | (_, Datum::Null) => None,
-        _ => Some(op.holds(types::compare_as(ty, l, r))),
+        _ => Some(op.holds(compare_as(ty, l, r))),
     }
 }
 
@@ -537,7 +542,7 @@ fn min_max(cx: &mut ExecCx<'_>, greatest: bool, ty: Oid, args: &[Ex]) -> Result<
         if value.is_null() {
             continue;
         }
-        let order = types::compare_as(ty, &value, &best);
+        let order = compare_as(ty, &value, &best);
         let better = if greatest { order.is_gt() } else { order.is_lt() };
         if best.is_null() || better {
             best = value;
@@ -623,7 +628,7 @@ pub fn coerce_via_text(cx: &ExecCx<'_>, value: &Datum, source: Oid, ty: TypeRef)
         Datum::Text(s) if source != Oid::BPCHAR => types::text_in(ty, s, cx.fx),
         _ => {
             let mut text = Vec::new();
-            types::text_out(value, source, cx.fx.style(), cx.fx.time_zone(), &mut text);
+            types::output(value, source, cx.fx, &mut text);
             types::text_in(ty, &String::from_utf8_lossy(&text), cx.fx)
         }
     }

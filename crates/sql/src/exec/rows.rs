@@ -2,6 +2,7 @@
 
 use super::{ExecCx, Reg};
 use crate::error::{Result, SqlError, State};
+use crate::types::compare::compare_as;
 use crate::types::{self, Datum, Oid};
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hasher};
@@ -132,7 +133,7 @@ impl Order {
             (false, true) if self.nulls_first => Ordering::Greater,
             (false, true) => Ordering::Less,
             (false, false) => {
-                let order = types::compare_as(self.ty, a, b);
+                let order = compare_as(self.ty, a, b);
                 if self.descending { order.reverse() } else { order }
             }
         }
@@ -151,7 +152,7 @@ pub fn compare_rows(orders: &[Order], a: &[Datum], b: &[Datum]) -> Ordering {
 
 /// Whether keys are equal in the sense of GROUP BY: NULLs are equal to each other.
 pub fn same_keys(tys: &[Oid], a: &[Datum], b: &[Datum]) -> bool {
-    tys.iter().enumerate().all(|(i, ty)| types::compare_as(*ty, &a[i], &b[i]).is_eq())
+    tys.iter().enumerate().all(|(i, ty)| compare_as(*ty, &a[i], &b[i]).is_eq())
 }
 
 /// Hashes key values so that equal keys (see [`same_keys`]) hash alike.
