@@ -6,8 +6,10 @@
 pub mod analyze;
 pub mod catalog;
 pub mod error;
+pub mod exec;
 pub mod functions;
 pub mod keycode;
+pub mod plan;
 pub mod row;
 pub mod session;
 pub mod settings;

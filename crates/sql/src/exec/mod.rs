@@ -26,17 +26,30 @@
 
 use crate::error::{Result, SqlError, State};
 use crate::functions::FnContext;
-use crate::types::Datum;
+use crate::types::{Datum, Oid};
+use inkling_storage::engine::Engine;
+use inkling_storage::heap::{self, HeapRel, ReadCx, TupleBuf, VisState};
+use inkling_storage::ids::{CommandId, RowId};
+use inkling_storage::txn::{Snapshot, Transaction};
 use inkling_storage::wait::WaitHandle;
+use std::cell::RefCell;
 
 pub mod aggregate;
 pub mod basic;
+pub mod build;
 pub mod expr;
 pub mod join;
+pub mod long;
 pub mod rows;
+pub mod scan;
 pub mod sets;
 pub mod sort;
+pub mod source;
 pub mod subplan;
+pub mod table;
+pub mod wait;
+pub mod window;
+pub mod write;
 
 pub use expr::Ex;
 pub use subplan::SubPlanState;
@@ -70,25 +83,117 @@ pub trait Node: Send {
     fn set_bound(&mut self, _rows: Option<u64>) {}
 }
 
+/// The storage engine as one statement uses it.
+#[derive(Clone, Copy)]
+pub struct Store<'a> {
+    pub engine: &'a Engine,
+    pub tx: &'a RefCell<Transaction>,
+    pub visibility: &'a VisState,
+    pub snapshot: Snapshot,
+    /// Effects of earlier commands are visible.
+    pub command: CommandId,
+}
+
+impl<'a> Store<'a> {
+    #[inline]
+    pub fn read<'t>(&'t self, tx: &'t Transaction) -> ReadCx<'t> {
+        ReadCx {
+            snapshot: self.snapshot,
+            tx,
+            command: self.command,
+            state: self.visibility,
+            policy: self.engine.heap.hint_policy(),
+        }
+    }
+
+    /// A row version as of now, whatever the statement's snapshot.
+    pub fn fetch_latest(&self, h: &HeapRel, row: RowId, buf: &mut TupleBuf) -> Result<bool> {
+        let snapshot = self.tx.borrow_mut().latest_snapshot();
+        let tx = self.tx.borrow();
+        let read = ReadCx { snapshot, ..self.read(&tx) };
+        Ok(heap::fetch(self.engine, &read, h, row, buf)?)
+    }
+
+    /// The same for the chain that an index entry names.
+    pub fn fetch_latest_hot(&self, h: &HeapRel, root: RowId, buf: &mut TupleBuf) -> Result<bool> {
+        let snapshot = self.tx.borrow_mut().latest_snapshot();
+        let tx = self.tx.borrow();
+        let read = ReadCx { snapshot, ..self.read(&tx) };
+        Ok(heap::fetch_hot(self.engine, &read, h, root, buf)?)
+    }
+}
+
+/// The SQLSTATE of the pretended error by which a function says that it has to wait; never seen
+/// by a client.
+pub const MUST_WAIT: State = State::from_code("XXWAT");
+
 /// What a running statement's operators share.
 pub struct ExecCx<'a> {
     /// The session, as functions see it.
     pub fx: &'a dyn FnContext,
     pub params: &'a [Datum],
+    store: Option<Store<'a>>,
+    /// Where a function that has to wait leaves what to wait for.
+    waits: Option<&'a RefCell<Option<WaitHandle>>>,
     pub regs: Vec<Datum>,
     /// Taken out while one of them runs, so that it can use the rest of the context.
     pub subplans: Vec<Option<Box<SubPlanState>>>,
     pub ctes: Vec<Option<Box<sets::CteState>>>,
     pub work_tables: Vec<rows::RowStore>,
+    /// The bytes of the row that a scan last gave to the operator that writes its table.
+    pub raw: TupleBuf,
+    pub raw_of: Oid,
+    /// Rows written by statements without RETURNING.
+    pub written: u64,
     /// Differs from run to run of a kept plan: what is "fixed" is so within one run.
     pub run: u64,
     /// Counts rows between looks at the cancel flag.
     ticks: u32,
+    pub stats: Vec<build::NodeStats>,
 }
 
 impl<'a> ExecCx<'a> {
+    /// A context without storage: for expressions over values.
     pub fn new(fx: &'a dyn FnContext, params: &'a [Datum]) -> Self {
-        ExecCx { fx, params, regs: Vec::new(), subplans: Vec::new(), ticks: 0 }
+        ExecCx {
+            fx,
+            params,
+            store: None,
+            waits: None,
+            regs: Vec::new(),
+            subplans: Vec::new(),
+            ctes: Vec::new(),
+            work_tables: Vec::new(),
+            raw: TupleBuf::new(),
+            raw_of: Oid::INVALID,
+            written: 0,
+            run: 0,
+            ticks: 0,
+            stats: Vec::new(),
+        }
+    }
+
+    pub fn with_store(
+        mut self,
+        store: Store<'a>,
+        waits: &'a RefCell<Option<WaitHandle>>,
+    ) -> Self {
+        self.store = Some(store);
+        self.waits = Some(waits);
+        self
+    }
+
+    #[inline]
+    pub fn store(&self) -> Result<&Store<'a>> {
+        self.store.as_ref().ok_or_else(|| SqlError::internal("no storage in this context"))
+    }
+
+    /// What an error that only means "wait" wants waited for.
+    pub fn take_wait(&self, e: &SqlError) -> Option<WaitHandle> {
+        if e.state != MUST_WAIT {
+            return None;
+        }
+        self.waits?.borrow_mut().take()
     }
 
     #[inline]

@@ -44,19 +44,12 @@ impl Planner<'_> {
     pub(super) fn plan_insert(&mut self, i: &Insert) -> Result<Planned> {
         self.uses(&i.table, TableUse::Write);
         let scan = self.table_block(&i.table, &i.table.name);
-        // The source's CTEs are seen by RETURNING and ON CONFLICT as their own level's.
-        let mut source = i.source.clone();
-        let ctes = std::mem::take(&mut source.ctes);
-        let around = Query { ctes, ..Query::default() };
-        let shared = !around.ctes.is_empty();
-        if shared {
-            let uses = i.returning.iter().flatten().any(|t| has_cte_use(&t.expr));
-            if uses {
-                return Err(SqlError::unsupported("WITH used in RETURNING of INSERT"));
-            }
-            source.ctes = around.ctes;
+        let sub_select = |t: &Target| walk::any(&t.expr, &mut |e, _| matches!(e, Expr::Subquery(_)));
+        if !i.source.ctes.is_empty() && i.returning.iter().flatten().any(sub_select) {
+            // They would be planned in a scope that does not have the source's WITH.
+            return Err(SqlError::unsupported("a sub-select in RETURNING of INSERT with WITH"));
         }
-        let child = self.plan_query(&source, Output::Anywhere)?;
+        let child = self.plan_query(&i.source, Output::Anywhere)?;
         self.row_scope(std::slice::from_ref(&scan));
         let result = self.insert_action(i, &scan, &child);
         self.scopes.pop();
@@ -209,10 +202,6 @@ impl Planner<'_> {
         plan.op = Op::Modify { child: Box::new(child), modify };
         Ok(Planned { plan, out, correlated: false })
     }
-}
-
-fn has_cte_use(e: &Expr) -> bool {
-    walk::any(e, &mut |e, _| matches!(e, Expr::Subquery(_)))
 }
 
 fn entry(scan: &ScanTable) -> RangeEntry {

@@ -20,6 +20,7 @@ use super::tree::{Rels, Tree, bit, rels_of};
 use super::*;
 use crate::analyze::bound::*;
 use crate::error::Result;
+use crate::exec::build::{Around, inputs};
 use crate::exec::expr::CompareOp;
 
 /// The order that ORDER BY asks for, and how many rows the query stops after.
@@ -528,6 +529,13 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether a plan reads registers that it does not write, or anything that changes while the
+    /// statement runs: then what was kept of it cannot be used after a rescan.
+    fn reads_outside(&self, plan: &Plan) -> bool {
+        let around = Around { subplans: &self.subplans, ctes: &self.ctes };
+        !inputs(plan, around).is_empty()
+    }
+
     fn join(
         &mut self,
         kind: JoinType,
@@ -557,7 +565,7 @@ impl Planner<'_> {
             Method::Loop => {
                 let mut inner_plan = self.built(inner)?;
                 if !lateral && !matches!(inner_plan.op, Op::CteScan { .. } | Op::Result) {
-                    let fixed = !reads_outside(&inner_plan);
+                    let fixed = !self.reads_outside(&inner_plan);
                     let mut kept = Plan::over(&inner_plan, Op::Result, inner_plan.rows, 0.0);
                     kept.op = Op::Materialize { child: Box::new(inner_plan), fixed };
                     inner_plan = kept;
@@ -580,7 +588,7 @@ impl Planner<'_> {
                     [one] => self.text(one),
                     many => self.text(&Expr::And(many.to_vec())),
                 };
-                let fixed = !reads_outside(&inner_plan);
+                let fixed = !self.reads_outside(&inner_plan);
                 Op::HashJoin {
                     kind,
                     outer: Box::new(outer_plan),
@@ -599,13 +607,6 @@ impl Planner<'_> {
         let (rows, cost) = (plan.rows, plan.cost);
         Ok(Unit { rels, needs, rows, cost, source: Source::Built(Box::new(plan)) })
     }
-}
-
-/// Whether a plan reads registers that it does not write, or anything that changes while the
-/// statement runs: then what was kept of it cannot be used after a rescan.
-fn reads_outside(plan: &Plan) -> bool {
-    let io = crate::exec::build::inputs(plan);
-    !io.is_empty()
 }
 
 type HashKey = (Expr, Expr, Oid);

@@ -40,8 +40,8 @@ mod tree;
 pub mod walk;
 mod window;
 
-pub use explain::{ExplainOptions, NodeStats, explain};
-pub use planner::{PlanEnv, plan_statement};
+pub use explain::{ExplainOptions, Summary, explain};
+pub use planner::{IndexParts, PlanEnv, plan_statement};
 
 /// A compiled expression, and its SQL text when EXPLAIN asked for the plan.
 #[derive(Clone)]
@@ -468,7 +468,7 @@ pub(crate) fn order_of(key: &SortKey) -> Order {
 }
 
 /// What [`Aggregate`] an aggregate call runs as.
-pub(crate) fn counts_rows(function: &Builtin, args: usize) -> bool {
+pub fn counts_rows(function: &Builtin, args: usize) -> bool {
     args == 0 && function.name == "count"
 }
 

@@ -215,6 +215,12 @@ impl TupleBuf {
         self.all_dead
     }
 
+    /// The base of the page that it was copied from, for [`TupleRef::xmin`] and `xmax`.
+    #[inline]
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
     pub fn xmin(&self) -> Xid {
         self.tuple().map_or(Xid::INVALID, |t| t.xmin(self.base))
     }
