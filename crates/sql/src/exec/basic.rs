@@ -143,13 +143,13 @@ impl Limit {
     }
 
     fn bounds(&self, cx: &mut ExecCx<'_>) -> Result<(u64, u64)> {
-        let count = |ex: &Option<Ex>, cx: &mut ExecCx<'_>| match ex {
-            None => Ok(None),
-            Some(ex) => Ok(match ex.eval(cx)? {
+        let count = |ex: &Option<Ex>, cx: &mut ExecCx<'_>| -> Result<Option<i64>> {
+            let Some(ex) = ex else { return Ok(None) };
+            Ok(match ex.eval(cx)? {
                 Datum::Int8(n) => Some(n),
                 Datum::Int4(n) => Some(i64::from(n)),
                 _ => None,
-            }),
+            })
         };
         let limit = match count(&self.limit, cx)? {
             Some(n) => u64::try_from(n).map_err(|_| {

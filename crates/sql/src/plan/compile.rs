@@ -14,7 +14,7 @@ use crate::exec::expr::{CompareOp, Ex, Function, Index, RowCompare};
 use crate::exec::rows::KeyTable;
 use crate::exec::{ExecCx, Reg};
 use crate::functions::{self, Builtin, Volatility};
-use crate::types::{self, Datum, Oid, TypeRef};
+use crate::types::{self, Oid, TypeRef};
 use hashbrown::HashMap;
 use std::sync::{Arc, LazyLock};
 

@@ -103,7 +103,7 @@ impl Planner<'_> {
         let mut excluded = scan.clone();
         excluded.alias = "excluded".to_owned();
         self.row_scope(&[existing.clone(), excluded]);
-        let compiled = (|| {
+        let compile = || -> Result<ConflictUpdate> {
             let assignments = self.assignments(assignments)?;
             let filter = match filter {
                 Some(f) => Some(self.pexpr(f)?),
@@ -122,7 +122,8 @@ impl Planner<'_> {
                 _ => None,
             };
             Ok(ConflictUpdate { existing, assignments, filter, checks, returning })
-        })();
+        };
+        let compiled = compile();
         self.scopes.pop();
         Ok(ConflictPlan { arbiters, update: Some(compiled?) })
     }

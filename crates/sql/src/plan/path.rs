@@ -23,14 +23,6 @@ use crate::error::{Result, SqlError};
 use crate::exec::expr::CompareOp;
 use crate::types::Datum;
 
-/// One table of the join tree with the conditions on it alone.
-#[derive(Clone)]
-pub(super) struct Base {
-    pub rte: u16,
-    pub quals: Vec<Expr>,
-    pub rows: f64,
-}
-
 #[derive(Clone)]
 pub(super) enum PathKind {
     Seq,

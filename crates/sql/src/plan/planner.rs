@@ -62,7 +62,7 @@ pub(super) struct Scope {
     /// Expressions that have been computed below: grouping keys, aggregates, windows, outputs.
     pub computed: Vec<(Expr, Reg)>,
     pub ctes: Vec<Option<CteRef>>,
-    sub_selects: Vec<(SubqueryExpr, usize)>,
+    pub sub_selects: Vec<(SubqueryExpr, usize)>,
 }
 
 impl Scope {

@@ -140,7 +140,7 @@ impl Insert {
         let store = *cx.store()?;
         let table = self.target.table.clone();
         let block = self.target.block(cx);
-        let key = &mut self.target.keys.key;
+        let key = &mut self.target.key;
         let entries = self.work.go_on(&store, cx, &table, block, &|_| true, key)?;
         match (entries, &self.conflict) {
             (Entries::Done, _) => Ok(Some(Outcome::Written)),

@@ -49,13 +49,7 @@ pub struct Target {
     /// (constraint name, condition) over the new row.
     pub checks: Vec<(String, Ex)>,
     pub returning: Option<Vec<(Ex, Reg)>>,
-    keys: KeyBuffer,
-}
-
-#[derive(Default)]
-struct KeyBuffer {
     key: Vec<u8>,
-    row: Vec<Datum>,
 }
 
 impl Target {
@@ -65,7 +59,7 @@ impl Target {
         checks: Vec<(String, Ex)>,
         returning: Option<Vec<(Ex, Reg)>>,
     ) -> Target {
-        Target { table, base, checks, returning, keys: KeyBuffer::default() }
+        Target { table, base, checks, returning, key: Vec::new() }
     }
 
     fn ctid(&self) -> Reg {

@@ -288,7 +288,7 @@ impl Updater {
         let changed = &self.changed;
         // An index whose columns kept their values cannot meet a new duplicate.
         let unique = |i: usize| table.indexes[i].uses.iter().any(|c| changed.contains(c));
-        let key = &mut self.target.keys.key;
+        let key = &mut self.target.key;
         match self.work.go_on(&store, cx, &table, &self.values, &unique, key)? {
             Entries::Wait(h) => Ok(Some(Written::Wait(h))),
             Entries::Duplicate(i) => Err(duplicate(cx, &table, i, &self.values)),
