@@ -105,8 +105,7 @@ impl Aggregate {
     /// With DISTINCT the ORDER BY expressions are arguments; PostgreSQL insists, and so does the
     /// analyser. Only the direction of the first argument's order matters here.
     fn distinct_order(&self) -> Vec<Order> {
-        let ascending =
-            |ty: &Oid| Order { ty: *ty, descending: false, nulls_first: false };
+        let ascending = |ty: &Oid| Order { ty: *ty, descending: false, nulls_first: false };
         let mut orders: Vec<Order> = self.arg_types.iter().map(ascending).collect();
         if let (Some(first), Some((_, wanted))) = (orders.first_mut(), self.order.first()) {
             *first = *wanted;

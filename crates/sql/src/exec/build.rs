@@ -214,7 +214,8 @@ fn own_io(plan: &Plan, around: Around<'_>, reads: &mut RegSet, writes: &mut RegS
             set(out);
             children.iter().flat_map(|c| &c.1).for_each(|r| reads.insert(*r));
         }
-        Op::SetOp { left, right, out, .. } | Op::RecursiveUnion { first: left, step: right, out, .. } => {
+        Op::SetOp { left, right, out, .. }
+        | Op::RecursiveUnion { first: left, step: right, out, .. } => {
             set(out);
             left.1.iter().chain(&right.1).for_each(|r| reads.insert(*r));
         }
@@ -434,9 +435,7 @@ impl Builder<'_> {
             Op::CteScan { cte, out, leader, .. } => {
                 Box::new(CteScan::new(*cte, out.clone(), *leader))
             }
-            Op::WorkTableScan { work, out, .. } => {
-                Box::new(WorkTableScan::new(*work, out.clone()))
-            }
+            Op::WorkTableScan { work, out, .. } => Box::new(WorkTableScan::new(*work, out.clone())),
             Op::SubqueryScan { child, .. } => self.node(child, live)?,
             Op::NestedLoop { .. } | Op::HashJoin { .. } => self.join(plan, &below)?,
             Op::Materialize { child, fixed } => {
@@ -599,12 +598,7 @@ impl Builder<'_> {
         Ok(Box::new(Project::new(self.node(child, below)?, built)))
     }
 
-    fn aggregate(
-        &mut self,
-        plan: &Plan,
-        live: &RegSet,
-        below: &RegSet,
-    ) -> Result<Box<dyn Node>> {
+    fn aggregate(&mut self, plan: &Plan, live: &RegSet, below: &RegSet) -> Result<Box<dyn Node>> {
         let Op::Aggregate { child, keys, aggregates } = &plan.op else {
             return Err(SqlError::internal("not an aggregate"));
         };
@@ -681,12 +675,7 @@ impl Builder<'_> {
         }
     }
 
-    fn modify(
-        &mut self,
-        child: &Plan,
-        m: &ModifyPlan,
-        below: &RegSet,
-    ) -> Result<Box<dyn Node>> {
+    fn modify(&mut self, child: &Plan, m: &ModifyPlan, below: &RegSet) -> Result<Box<dyn Node>> {
         let table = self.env.table(&m.scan.table)?;
         let checks = m.checks.iter().map(|(n, e)| (n.clone(), e.ex.clone())).collect();
         let returning =

@@ -578,12 +578,7 @@ fn array_compare(
     Ok(result)
 }
 
-fn in_list(
-    cx: &mut ExecCx<'_>,
-    left: &Ex,
-    items: &[Ex],
-    equal: &Function,
-) -> Result<Option<bool>> {
+fn in_list(cx: &mut ExecCx<'_>, left: &Ex, items: &[Ex], equal: &Function) -> Result<Option<bool>> {
     let mut args = [left.eval(cx)?, Datum::Null];
     if args[0].is_null() {
         return Ok(None);

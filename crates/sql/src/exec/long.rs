@@ -80,8 +80,7 @@ pub fn shorten(
             if length <= LIMIT {
                 break;
             }
-            let before =
-                packed.iter().find(|p| p.0 == *column).map_or(bytes.len(), |p| p.1.len());
+            let before = packed.iter().find(|p| p.0 == *column).map_or(bytes.len(), |p| p.1.len());
             let pointer = toast::store(engine, tx, place, bytes, true)?;
             let mut value = vec![PACKED_TOAST];
             value.extend_from_slice(&pointer.encode());

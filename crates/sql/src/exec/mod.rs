@@ -173,11 +173,7 @@ impl<'a> ExecCx<'a> {
         }
     }
 
-    pub fn with_store(
-        mut self,
-        store: Store<'a>,
-        waits: &'a RefCell<Option<WaitHandle>>,
-    ) -> Self {
+    pub fn with_store(mut self, store: Store<'a>, waits: &'a RefCell<Option<WaitHandle>>) -> Self {
         self.store = Some(store);
         self.waits = Some(waits);
         self

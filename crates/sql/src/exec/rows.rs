@@ -108,10 +108,7 @@ fn behind(d: &Datum) -> usize {
 
 pub fn too_much_memory() -> SqlError {
     SqlError::new(State::OUT_OF_MEMORY, "out of memory")
-        .detail(format!(
-            "A sort or hash would keep more than {} MB in memory.",
-            MEMORY_LIMIT >> 20
-        ))
+        .detail(format!("A sort or hash would keep more than {} MB in memory.", MEMORY_LIMIT >> 20))
         .hint("Select fewer rows or columns, or add an index that gives the order.")
 }
 

@@ -33,13 +33,7 @@ pub struct Load {
 impl Load {
     /// Loads a row; false when the filter drops it.
     #[inline]
-    fn row(
-        &self,
-        cx: &mut ExecCx<'_>,
-        t: TupleRef<'_>,
-        at: RowId,
-        base_xid: u64,
-    ) -> Result<bool> {
+    fn row(&self, cx: &mut ExecCx<'_>, t: TupleRef<'_>, at: RowId, base_xid: u64) -> Result<bool> {
         let engine = cx.store()?.engine;
         if let Some(ctid) = self.ctid {
             cx.regs[ctid as usize] = Datum::Tid(at);
@@ -111,7 +105,13 @@ impl SeqScan {
         let tx = store.tx.borrow();
         let read = store.read(&tx);
         while self.block < blocks {
-            heap::scan_page(store.engine, &read, &self.load.table.heap, self.block, &mut self.page)?;
+            heap::scan_page(
+                store.engine,
+                &read,
+                &self.load.table.heap,
+                self.block,
+                &mut self.page,
+            )?;
             self.block += 1;
             self.item = 0;
             if self.block & 31 == 0 {

@@ -22,12 +22,7 @@ pub struct Sort {
 }
 
 impl Sort {
-    pub fn new(
-        child: Box<dyn Node>,
-        keys: Vec<Ex>,
-        orders: Vec<Order>,
-        saved: Vec<Reg>,
-    ) -> Self {
+    pub fn new(child: Box<dyn Node>, keys: Vec<Ex>, orders: Vec<Order>, saved: Vec<Reg>) -> Self {
         let rows = RowStore::new(keys.len() + saved.len());
         Sort { child, keys, orders, saved, bound: None, rows, sorted: None, position: 0 }
     }
@@ -42,9 +37,8 @@ impl Sort {
             });
         } else {
             let (rows, orders) = (&self.rows, &self.orders);
-            order.sort_by(|a, b| {
-                compare_rows(orders, rows.row(*a as usize), rows.row(*b as usize))
-            });
+            order
+                .sort_by(|a, b| compare_rows(orders, rows.row(*a as usize), rows.row(*b as usize)));
         }
         order
     }

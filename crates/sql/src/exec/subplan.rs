@@ -149,7 +149,9 @@ impl SubPlanState {
     fn array(&mut self, cx: &mut ExecCx<'_>, element: Oid, nested: bool) -> Result<Datum> {
         let mut values = Vec::new();
         match &self.rows {
-            Some(Kept::Flat(rows)) => values.extend((0..rows.len()).map(|i| rows.row(i)[0].clone())),
+            Some(Kept::Flat(rows)) => {
+                values.extend((0..rows.len()).map(|i| rows.row(i)[0].clone()))
+            }
             _ => {
                 self.start(cx)?;
                 while self.next(cx)? {
@@ -182,8 +184,9 @@ impl SubPlanState {
         let mut verdict = Verdict { all, value: Some(all) };
         match &self.rows {
             Some(Kept::Hashed { keys, partial }) => {
-                return Ok(probe(cx, keys, partial, left, functions)?
-                    .map_or(Datum::Null, Datum::Bool));
+                return Ok(
+                    probe(cx, keys, partial, left, functions)?.map_or(Datum::Null, Datum::Bool)
+                );
             }
             Some(Kept::Flat(rows)) => {
                 for i in 0..rows.len() {

@@ -98,11 +98,7 @@ impl TableExec {
     }
 
     /// All columns of a row.
-    pub fn values<'r>(
-        &self,
-        engine: &Engine,
-        row: impl Into<RowView<'r>>,
-    ) -> Result<Vec<Datum>> {
+    pub fn values<'r>(&self, engine: &Engine, row: impl Into<RowView<'r>>) -> Result<Vec<Datum>> {
         let mut values = vec![Datum::Null; self.def.columns.len()];
         let fetch = |pointer: &[u8]| self.fetch_long(engine, pointer);
         self.codec.decode_with(row, values.len(), &fetch, &mut values)?;

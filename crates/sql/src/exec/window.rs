@@ -265,12 +265,7 @@ impl Window {
     // ---- frames ----
 
     /// Start and end of the frame, before exclusions.
-    fn frame_range(
-        &self,
-        call: &Call,
-        row: usize,
-        cx: &mut ExecCx<'_>,
-    ) -> Result<(usize, usize)> {
+    fn frame_range(&self, call: &Call, row: usize, cx: &mut ExecCx<'_>) -> Result<(usize, usize)> {
         let n = self.state.rows.len();
         let (peer_start, peer_end) = self.state.peers[row];
         let rows = call.frame.mode == FrameMode::Rows;

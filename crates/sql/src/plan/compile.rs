@@ -145,11 +145,9 @@ impl Planner<'_> {
             Expr::IsBool { arg, test } => Ok(Ex::IsBool { arg: self.boxed(arg)?, test: *test }),
             Expr::Relabel { arg, .. } | Expr::Collate { arg, .. } => self.compile(arg),
             Expr::Coalesce { args, .. } => Ok(Ex::Coalesce(self.compile_all(args)?)),
-            Expr::MinMax { greatest, args, ty } => Ok(Ex::MinMax {
-                greatest: *greatest,
-                ty: ty.oid,
-                args: self.compile_all(args)?,
-            }),
+            Expr::MinMax { greatest, args, ty } => {
+                Ok(Ex::MinMax { greatest: *greatest, ty: ty.oid, args: self.compile_all(args)? })
+            }
             Expr::Case { operand, arms, otherwise, .. } => self.case(operand, arms, otherwise),
             Expr::CaseOperand { .. } => match self.case_operands.last() {
                 Some(reg) => Ok(Ex::Reg(*reg)),
@@ -209,11 +207,9 @@ impl Planner<'_> {
             Expr::Field { arg, index, .. } => {
                 Ok(Ex::Field { arg: self.boxed(arg)?, index: *index })
             }
-            Expr::CoerceViaText { arg, ty } => Ok(Ex::CoerceViaText {
-                source: arg.ty().oid,
-                arg: self.boxed(arg)?,
-                ty: *ty,
-            }),
+            Expr::CoerceViaText { arg, ty } => {
+                Ok(Ex::CoerceViaText { source: arg.ty().oid, arg: self.boxed(arg)?, ty: *ty })
+            }
             Expr::ApplyTypmod { arg, ty, explicit } => {
                 let ex = Ex::ApplyTypmod { arg: self.boxed(arg)?, ty: *ty, explicit: *explicit };
                 Ok(self.fold(ex, matches!(**arg, Expr::Const { .. })))
@@ -286,12 +282,7 @@ impl Planner<'_> {
         Ok(Ex::Case { operand, arms: compiled.into(), otherwise })
     }
 
-    fn in_list(
-        &mut self,
-        left: &Expr,
-        items: &[Expr],
-        equal: &'static Builtin,
-    ) -> Result<Ex> {
+    fn in_list(&mut self, left: &Expr, items: &[Expr], equal: &'static Builtin) -> Result<Ex> {
         let left_type = left.ty().oid;
         let left = self.boxed(left)?;
         let items = self.compile_all(items)?;
@@ -360,9 +351,10 @@ impl Planner<'_> {
             SubqueryKind::Exists => SubPlanSpec::Exists,
             SubqueryKind::Row => SubPlanSpec::Row,
             SubqueryKind::Array => {
-                let nested = s.query.targets.first().is_some_and(|t| {
-                    types::info(t.expr.ty().oid).is_some_and(|i| i.is_array())
-                });
+                let nested =
+                    s.query.targets.first().is_some_and(|t| {
+                        types::info(t.expr.ty().oid).is_some_and(|i| i.is_array())
+                    });
                 let element = types::element_type(s.ty.oid).unwrap_or(Oid::INVALID);
                 SubPlanSpec::Array { element, nested }
             }

@@ -9,7 +9,6 @@ use super::*;
 use crate::analyze::bound::*;
 use crate::error::{Result, SqlError};
 
-
 impl Planner<'_> {
     /// A scope in which entry 0 (and 1: EXCLUDED) is the table's row.
     fn row_scope(&mut self, blocks: &[ScanTable]) {
@@ -44,7 +43,8 @@ impl Planner<'_> {
     pub(super) fn plan_insert(&mut self, i: &Insert) -> Result<Planned> {
         self.uses(&i.table, TableUse::Write);
         let scan = self.table_block(&i.table, &i.table.name);
-        let sub_select = |t: &Target| walk::any(&t.expr, &mut |e, _| matches!(e, Expr::Subquery(_)));
+        let sub_select =
+            |t: &Target| walk::any(&t.expr, &mut |e, _| matches!(e, Expr::Subquery(_)));
         if !i.source.ctes.is_empty() && i.returning.iter().flatten().any(sub_select) {
             // They would be planned in a scope that does not have the source's WITH.
             return Err(SqlError::unsupported("a sub-select in RETURNING of INSERT with WITH"));
@@ -215,4 +215,3 @@ fn entry(scan: &ScanTable) -> RangeEntry {
     let source = RangeSource::Table(scan.table.clone());
     RangeEntry { name: scan.alias.clone(), columns, source }
 }
-

@@ -44,12 +44,14 @@ pub(super) fn selectivity(e: &Expr, table: &TableDef, rows: f64) -> f64 {
     match e {
         Expr::Const { value: Datum::Bool(false) | Datum::Null, .. } => 0.0,
         Expr::And(items) => items.iter().map(|i| selectivity(i, table, rows)).product(),
-        Expr::Or(items) => {
-            items.iter().map(|i| selectivity(i, table, rows)).sum::<f64>().min(1.0)
-        }
+        Expr::Or(items) => items.iter().map(|i| selectivity(i, table, rows)).sum::<f64>().min(1.0),
         Expr::Not(arg) => 1.0 - selectivity(arg, table, rows),
         Expr::IsNull { negated, .. } => {
-            if *negated { 0.995 } else { 0.005 }
+            if *negated {
+                0.995
+            } else {
+                0.005
+            }
         }
         Expr::InList { left, items, .. } => {
             (column_share(left, table, rows) * items.len() as f64).min(1.0)

@@ -135,7 +135,8 @@ impl Explainer<'_> {
     fn numbers(&self, s: &Shown<'_>, line: &mut String) {
         if self.options.costs {
             let (c, p) = (s.measured.cost, s.measured);
-            let rows = if matches!(s.plan.op, Op::Modify { ref modify, .. } if modify.returning.is_none()) {
+            let rows = if matches!(s.plan.op, Op::Modify { ref modify, .. } if modify.returning.is_none())
+            {
                 0.0
             } else {
                 p.rows

@@ -267,12 +267,8 @@ impl Planner<'_> {
 
     pub(super) fn sort(&mut self, q: &Query, child: Plan) -> Result<Plan> {
         // A constant does not order anything.
-        let by: Vec<SortKey> = q
-            .order_by
-            .iter()
-            .filter(|k| !matches!(k.expr, Expr::Const { .. }))
-            .cloned()
-            .collect();
+        let by: Vec<SortKey> =
+            q.order_by.iter().filter(|k| !matches!(k.expr, Expr::Const { .. })).cloned().collect();
         if by.is_empty() {
             return Ok(child);
         }

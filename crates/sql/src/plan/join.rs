@@ -44,7 +44,11 @@ struct Unit {
 #[derive(Clone)]
 enum Source {
     /// A table, with the conditions on it alone and the cheapest path.
-    Base { rte: u16, quals: Vec<Expr>, path: Box<Path> },
+    Base {
+        rte: u16,
+        quals: Vec<Expr>,
+        path: Box<Path>,
+    },
     Built(Box<Plan>),
 }
 
@@ -58,7 +62,11 @@ struct Choice {
 enum Method {
     /// Probe the inner table by this path.
     Probe(Box<Path>),
-    Hash { keys: Vec<(Expr, Expr, Oid)>, rest: Vec<Expr>, cond: Vec<Expr> },
+    Hash {
+        keys: Vec<(Expr, Expr, Oid)>,
+        rest: Vec<Expr>,
+        cond: Vec<Expr>,
+    },
     Loop,
 }
 
@@ -74,7 +82,9 @@ impl Planner<'_> {
         let Some(wanted) = wanted else { return Ok(plain) };
         let ordered = self.ordered_alternative(&tree, &wanted)?;
         Ok(match ordered {
-            Some(ordered) if self.price(&ordered, &wanted) <= self.price(&plain, &wanted) => ordered,
+            Some(ordered) if self.price(&ordered, &wanted) <= self.price(&plain, &wanted) => {
+                ordered
+            }
             _ => plain,
         })
     }
@@ -480,11 +490,7 @@ impl Planner<'_> {
             offer(Choice { cost, rows, method: Method::Hash { keys, rest, cond } });
         }
         if !matches!(kind, JoinType::Right | JoinType::Full) {
-            let again = if lateral {
-                inner.cost.total
-            } else {
-                inner.rows * TUPLE * 0.5
-            };
+            let again = if lateral { inner.cost.total } else { inner.rows * TUPLE * 0.5 };
             let tests = inner.rows * OPERATOR * quals.len().max(1) as f64;
             let cost = Cost {
                 startup: outer.cost.startup + inner.cost.startup,

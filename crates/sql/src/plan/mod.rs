@@ -460,15 +460,10 @@ pub enum StatementKind {
 
 /// The order that a sort key asks for.
 pub(crate) fn order_of(key: &SortKey) -> Order {
-    Order {
-        ty: key.expr.ty().oid,
-        descending: key.descending,
-        nulls_first: key.nulls_first,
-    }
+    Order { ty: key.expr.ty().oid, descending: key.descending, nulls_first: key.nulls_first }
 }
 
 /// What [`Aggregate`] an aggregate call runs as.
 pub fn counts_rows(function: &Builtin, args: usize) -> bool {
     args == 0 && function.name == "count"
 }
-

@@ -91,12 +91,7 @@ impl Planner<'_> {
     }
 
     /// The ways to read a table. `outer`: what may be read from tables joined before.
-    pub(super) fn paths(
-        &mut self,
-        rte: u16,
-        quals: &[Expr],
-        outer: Rels,
-    ) -> Result<Vec<Path>> {
+    pub(super) fn paths(&mut self, rte: u16, quals: &[Expr], outer: Rels) -> Result<Vec<Path>> {
         let scan = self
             .table_of(rte)
             .ok_or_else(|| SqlError::internal("only tables have access paths"))?;
@@ -167,9 +162,7 @@ impl Planner<'_> {
             };
             let is_column = |e: &Expr| match (&expr, strip(e)) {
                 (Some(x), e) => x == e,
-                (None, Expr::Var(v)) => {
-                    v.level == 0 && v.rte == rte && v.col == column.attnum - 1
-                }
+                (None, Expr::Var(v)) => v.level == 0 && v.rte == rte && v.col == column.attnum - 1,
                 _ => false,
             };
             if !self.match_column(&mut path, column.ty.oid, &is_column, rte, quals, outer) {
@@ -250,11 +243,7 @@ impl Planner<'_> {
         let mut ordering = Vec::new();
         for (col, descending, nulls_first) in &path.order {
             let reg = scan.base + *col as u32;
-            ordering.push(OrderKey {
-                reg,
-                descending: *descending,
-                nulls_first: *nulls_first,
-            });
+            ordering.push(OrderKey { reg, descending: *descending, nulls_first: *nulls_first });
         }
         let width = width(&scan.table);
         let op = match &path.kind {
@@ -325,9 +314,8 @@ impl Planner<'_> {
 
 pub(super) fn cheapest(paths: Vec<Path>) -> Path {
     // A unique lookup beats everything: a small table may be large tomorrow, and a plan is kept.
-    let better = |a: &Path, b: &Path| {
-        (b.one_row, -b.cost.total).partial_cmp(&(a.one_row, -a.cost.total))
-    };
+    let better =
+        |a: &Path, b: &Path| (b.one_row, -b.cost.total).partial_cmp(&(a.one_row, -a.cost.total));
     paths
         .into_iter()
         .min_by(|a, b| better(a, b).unwrap_or(std::cmp::Ordering::Equal))
@@ -441,8 +429,10 @@ fn order_fits(order: Oid, ty: Oid) -> bool {
 }
 
 fn tid_path(rte: u16, quals: &[Expr], outer: Rels) -> Option<Path> {
-    let is_ctid = |e: &Expr| matches!(e, Expr::Var(v)
-        if v.level == 0 && v.rte == rte && v.col == system_column::CTID);
+    let is_ctid = |e: &Expr| {
+        matches!(e, Expr::Var(v)
+        if v.level == 0 && v.rte == rte && v.col == system_column::CTID)
+    };
     for (i, q) in quals.iter().enumerate() {
         let tids = match usable(q, Oid::TID, &is_ctid, rte, outer) {
             Some(Usable::Compare(CompareOp::Eq, value)) => vec![value.clone()],

@@ -114,7 +114,10 @@ pub struct Planner<'a> {
 }
 
 /// Plans a statement that reads or writes tables.
-pub fn plan_statement(env: &dyn PlanEnv, statement: &crate::analyze::Statement) -> Result<StatementPlan> {
+pub fn plan_statement(
+    env: &dyn PlanEnv,
+    statement: &crate::analyze::Statement,
+) -> Result<StatementPlan> {
     use crate::analyze::Statement;
     let mut p = Planner::new(env);
     let (planned, types, kind) = match statement {
@@ -307,13 +310,8 @@ impl<'a> Planner<'a> {
         let (name, rows, cost) = (def.name.clone(), def.plan.rows, def.plan.cost);
         let out = self.ctes[cte.index].output.len();
         let out = self.new_regs(out);
-        let op = Op::CteScan {
-            name,
-            alias: alias.to_owned(),
-            cte: cte.index,
-            out: out.clone(),
-            leader,
-        };
+        let op =
+            Op::CteScan { name, alias: alias.to_owned(), cte: cte.index, out: out.clone(), leader };
         let total = cost.total + rows * estimate::TUPLE;
         Ok((Plan::new(op, rows, Cost { startup: 0.0, total }), out))
     }
@@ -441,9 +439,9 @@ impl<'a> Planner<'a> {
             compiled.push(SetFunction { function, args, out: regs });
             at += columns;
         }
-        let sets = functions.iter().any(|f| {
-            matches!(f.0.imp, Implementation::Set(_) | Implementation::SessionSet)
-        });
+        let sets = functions
+            .iter()
+            .any(|f| matches!(f.0.imp, Implementation::Set(_) | Implementation::SessionSet));
         let rows = if sets { 1000.0 } else { 1.0 };
         let ordinality = if ordinality { out.last().copied() } else { None };
         let alias = rte.name.clone();
@@ -545,4 +543,3 @@ impl Plan {
         plan
     }
 }
-

@@ -371,7 +371,9 @@ fn min_max(q: &mut Query) {
     let RangeSource::Table(table) = &q.rtes[rte as usize].source else { return };
     let leads = |col: i16| {
         let of = |i: &crate::catalog::IndexDef| {
-            i.valid && i.predicate.is_none() && i.columns.first().is_some_and(|c| c.attnum == col + 1)
+            i.valid
+                && i.predicate.is_none()
+                && i.columns.first().is_some_and(|c| c.attnum == col + 1)
         };
         table.indexes.iter().any(|i| of(i))
     };

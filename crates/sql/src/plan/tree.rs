@@ -152,9 +152,8 @@ fn lift_quals(tree: &mut Tree) -> Vec<Expr> {
                 quals.extend(lift_quals(item));
             }
             let rels = items.iter().fold(0, |s, i| s | i.rels());
-            let (own, up) = std::mem::take(quals)
-                .into_iter()
-                .partition(|q| rels_of(q) & !rels == 0);
+            let (own, up) =
+                std::mem::take(quals).into_iter().partition(|q| rels_of(q) & !rels == 0);
             *quals = own;
             up
         }
@@ -258,8 +257,7 @@ fn sub_selects(tree: Tree, q: &mut Query, pulled: &mut Pulled) -> Tree {
             on,
         },
         Tree::Inner { items, quals } => {
-            let items: Vec<Tree> =
-                items.into_iter().map(|i| sub_selects(i, q, pulled)).collect();
+            let items: Vec<Tree> = items.into_iter().map(|i| sub_selects(i, q, pulled)).collect();
             let mut rest = Vec::new();
             let mut joins = Vec::new();
             for qual in quals {
@@ -327,9 +325,7 @@ fn lateral_outward(sub: &Query) -> bool {
         RangeSource::RowsFrom { functions, .. } => {
             functions.iter().any(|(_, args)| args.iter().any(|a| any(a, &mut outer_var)))
         }
-        RangeSource::Values { rows, .. } => {
-            rows.iter().flatten().any(|a| any(a, &mut outer_var))
-        }
+        RangeSource::Values { rows, .. } => rows.iter().flatten().any(|a| any(a, &mut outer_var)),
         _ => false,
     })
 }
@@ -486,8 +482,7 @@ fn constant_for(known: &Expr, from: Var, to: Var) -> Option<Expr> {
     if !mentions || rels_of(known) != bit(from.rte) {
         return None;
     }
-    let constant =
-        args.iter().all(|a| matches!(a, Expr::Var(v) if *v == from) || rels_of(a) == 0);
+    let constant = args.iter().all(|a| matches!(a, Expr::Var(v) if *v == from) || rels_of(a) == 0);
     if !constant || any(known, &mut |e, _| matches!(e, Expr::Subquery(_))) {
         return None;
     }

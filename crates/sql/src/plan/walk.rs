@@ -203,10 +203,12 @@ pub fn rewrite_query(q: &mut Query, level: u16, f: &mut dyn FnMut(&mut Expr, u16
 
 /// Every query below `q`, with its level (1: directly below).
 pub fn queries_below(q: &mut Query, level: u16, f: &mut dyn FnMut(&mut Query, u16)) {
-    let mut expressions = |e: &mut Expr| each_subquery(e, &mut |s| {
-        f(s, level + 1);
-        queries_below(s, level + 1, f);
-    });
+    let mut expressions = |e: &mut Expr| {
+        each_subquery(e, &mut |s| {
+            f(s, level + 1);
+            queries_below(s, level + 1, f);
+        })
+    };
     query_parts_mut(q, &mut expressions, &mut |_| {});
     query_parts_mut(q, &mut |_| {}, &mut |sub| {
         f(sub, level + 1);

@@ -97,9 +97,12 @@ impl Planner<'_> {
                 FrameBound::UnboundedFollowing => Bound::UnboundedFollowing,
             })
         };
-        let offset = |b: &FrameBound| matches!(b, FrameBound::Preceding(_) | FrameBound::Following(_));
+        let offset =
+            |b: &FrameBound| matches!(b, FrameBound::Preceding(_) | FrameBound::Following(_));
         if frame.mode == FrameMode::Range && (offset(&frame.start) || offset(&frame.end)) {
-            return Err(crate::error::SqlError::unsupported("RANGE with offset PRECEDING/FOLLOWING"));
+            return Err(crate::error::SqlError::unsupported(
+                "RANGE with offset PRECEDING/FOLLOWING",
+            ));
         }
         Ok(Frame {
             mode: frame.mode,

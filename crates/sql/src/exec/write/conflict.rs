@@ -223,8 +223,7 @@ impl ConflictUpdate {
                     return Ok(Some(Found::Nothing));
                 }
                 TupleResult::BeingModified(xid) => {
-                    let wait =
-                        self.wait.begin(store, heap.rel, row, Queue::NoKeyUpdate, xid)?;
+                    let wait = self.wait.begin(store, heap.rel, row, Queue::NoKeyUpdate, xid)?;
                     if let Some(h) = wait {
                         return Ok(Some(Found::Wait(h)));
                     }

@@ -115,13 +115,13 @@ impl Target {
                     def.name
                 );
                 let detail = failing_row(cx, &self.table, &row()?);
-                return Err(SqlError::new(State::CHECK_VIOLATION, message)
-                    .detail(detail)
-                    .object(|o| {
+                return Err(SqlError::new(State::CHECK_VIOLATION, message).detail(detail).object(
+                    |o| {
                         o.schema = Some(def.schema_name.clone());
                         o.table = Some(def.name.clone());
                         o.constraint = Some(name.clone());
-                    }));
+                    },
+                ));
             }
         }
         Ok(())
@@ -247,9 +247,8 @@ impl IndexWork {
                 self.next += 1;
                 continue;
             }
-            let counts = index.def.unique
-                && unique(self.next)
-                && (!null || index.def.nulls_not_distinct);
+            let counts =
+                index.def.unique && unique(self.next) && (!null || index.def.nulls_not_distinct);
             match add_entry(store, table, self.next, key, self.row, counts)? {
                 InsertOutcome::Done => self.next += 1,
                 InsertOutcome::Duplicate(_) => return Ok(Entries::Duplicate(self.next)),
@@ -278,8 +277,7 @@ fn add_entry(
     let btree = &table.indexes[index].btree;
     let tx = store.tx.borrow();
     let mut check = |other: RowId| heap::unique_verdict(engine, &tx, &table.heap, other);
-    let check: Option<&mut dyn btree::UniqueCheck> =
-        if unique { Some(&mut check) } else { None };
+    let check: Option<&mut dyn btree::UniqueCheck> = if unique { Some(&mut check) } else { None };
     Ok(btree::insert(engine, xid, btree, key, row, check)?)
 }
 

@@ -4,8 +4,8 @@
 //! copied undecoded. It may be heap-only when no column that an index uses got another value.
 
 use super::{
-    Entries, Followed, IndexWork, Recheck, Target, counted, duplicate, invisible,
-    must_not_follow, raw_row,
+    Entries, Followed, IndexWork, Recheck, Target, counted, duplicate, invisible, must_not_follow,
+    raw_row,
 };
 use crate::error::{Result, SqlError};
 use crate::exec::expr::Ex;
@@ -219,10 +219,8 @@ impl Updater {
         let store = *cx.store()?;
         let table = &self.target.table;
         let (lock, queue) = self.strength();
-        let opts = UpdateOpts {
-            hot_ok: self.changed.is_empty(),
-            key_change: lock == RowLock::Update,
-        };
+        let opts =
+            UpdateOpts { hot_ok: self.changed.is_empty(), key_change: lock == RowLock::Update };
         let result = {
             let mut tx = store.tx.borrow_mut();
             let body = self.encoded.body();
