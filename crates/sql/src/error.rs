@@ -314,6 +314,9 @@ impl From<StorageError> for SqlError {
             }
             StorageError::DataDirectory { .. } => SqlError::new(State::CONFIG_FILE_ERROR, message),
             StorageError::Limit { .. } => SqlError::new(State::PROGRAM_LIMIT_EXCEEDED, message),
+            StorageError::Prerequisite { .. } => {
+                SqlError::new(State::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            }
             _ => SqlError::new(State::INTERNAL_ERROR, message),
         }
     }
