@@ -1,6 +1,7 @@
 //! Tests of the heap, from the bytes of a page to whole tables.
 
 mod basics;
+mod model;
 mod pages;
 
 use super::*;
