@@ -24,6 +24,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::{RowId, Xid};
 use crate::txn::{OwnXid, Transaction};
+use smallvec::SmallVec;
 
 /// Locks a row for the current transaction. Never waits; the verdict says whom to wait for.
 pub fn lock_row(
@@ -68,17 +69,33 @@ fn lock_shared(
     if own_in_xmax(tx, &at, row).is_some_and(enough) {
         return Ok(TupleResult::Ok(()));
     }
-    e.heap.row_locks.add(&e.txns, h.rel, row, xid, strength)?;
+    let locks = &e.heap.row_locks;
+    let mut added: Added = SmallVec::new();
+    added.push((row, locks.add(&e.txns, h.rel, row, xid, strength)?));
     // The row is being updated, compatibly: its successor must be locked as well.
     let next = page::tuple(&at.guard, row.slot).and_then(|t| {
         let running = !t.is_lock_only() && t.xmax_offset() != page::OFFSET_INVALID;
         t.next().filter(|_| running).map(|next| (next, t.xmax(at.guard.base())))
     });
     drop(at);
-    match next {
-        Some((next, prior)) => lock_successors(e, tx, h, next, prior, xid, strength),
-        None => Ok(TupleResult::Ok(())),
+    let Some((next, prior)) = next else { return Ok(TupleResult::Ok(())) };
+    let wanted = Wanted { xid, strength };
+    let done = lock_successors(e, tx, h, next, prior, wanted, &mut added);
+    if !matches!(done, Ok(TupleResult::Ok(()))) {
+        for (row, before) in added {
+            locks.undo_add(h.rel, row, xid, before);
+        }
     }
+    done
+}
+
+/// Versions that a request has locked so far, with what was held there before.
+type Added = SmallVec<[(RowId, Option<RowLock>); 4]>;
+
+#[derive(Clone, Copy)]
+struct Wanted {
+    xid: Xid,
+    strength: RowLock,
 }
 
 /// Adds a shared lock to each later version of a row.
@@ -88,9 +105,10 @@ fn lock_successors(
     h: &HeapRel,
     mut row: RowId,
     mut prior: Xid,
-    xid: Xid,
-    strength: RowLock,
+    wanted: Wanted,
+    added: &mut Added,
 ) -> Result<TupleResult<()>> {
+    let Wanted { xid, strength } = wanted;
     loop {
         let Some(pin) = pin_block(e, h, row.block)? else { return Ok(TupleResult::Ok(())) };
         let guard = pin.exclusive();
@@ -106,7 +124,10 @@ fn lock_successors(
         if running && held_strength(&t).conflicts(strength) {
             return Ok(TupleResult::BeingModified(xmax));
         }
-        e.heap.row_locks.add(&e.txns, h.rel, row, xid, strength)?;
+        if let Some(holder) = e.heap.row_locks.conflict(&e.txns, tx, h.rel, row, strength) {
+            return Ok(TupleResult::BeingModified(holder));
+        }
+        added.push((row, e.heap.row_locks.add(&e.txns, h.rel, row, xid, strength)?));
         match t.next().filter(|_| !lock_only) {
             Some(next) => (row, prior) = (next, xmax),
             None => return Ok(TupleResult::Ok(())),

@@ -29,7 +29,7 @@ use super::visibility::{Fate, vacuum_fate};
 use crate::buffer::{CriticalSection, ExclusiveGuard};
 use crate::engine::Engine;
 use crate::error::{Result, StorageError};
-use crate::ids::{Lsn, SlotNo, Xid};
+use crate::ids::{Lsn, PageId, RowId, SlotNo, Xid};
 use crate::page::{PAGE_SIZE, Page};
 use crate::txn::{TxnManager, XidStatus};
 
@@ -156,9 +156,18 @@ pub fn worth_a_look(txns: &TxnManager, p: &Page, horizon: Lsn) -> bool {
 }
 
 /// Adds a prune to a section, with what has to be forgotten about the slots.
-pub(super) fn add_prune(cs: &mut CriticalSection<'_>, at: usize, lists: PruneLists) {
+pub(super) fn add_prune(
+    e: &Engine,
+    id: PageId,
+    cs: &mut CriticalSection<'_>,
+    at: usize,
+    lists: PruneLists,
+) {
     let op = HeapOp::Prune(lists);
-    op.for_each_touched(|slot| cs.clear_hints(at, slot));
+    op.for_each_touched(|slot| {
+        cs.clear_hints(at, slot);
+        e.heap.row_locks.forget(id.rel, RowId::new(id.block, slot));
+    });
     cs.apply(at, &op);
 }
 
@@ -180,8 +189,9 @@ pub(super) fn prune<'e>(
     }
     count(e, &lists);
     let mut cs = CriticalSection::begin(e.log(), Xid::INVALID)?;
+    let id = guard.id();
     let at = cs.add(guard);
-    add_prune(&mut cs, at, lists);
+    add_prune(e, id, &mut cs, at, lists);
     let (_, mut guards) = cs.finish();
     let guard = guards.pop().expect("the page that was added");
     Ok((guard, true))

@@ -19,8 +19,8 @@
 //!   has doubled, and when their transaction says so.
 //! - R3. An update copies the entries of the old version to the new one in the section that chains
 //!   them (semantics 39); the old one keeps them, because the update may abort.
-//! - R4. An entry may outlive its tuple when the row is vacuumed while the holder still runs, and then
-//!   meet another tuple in the slot: somebody waits without need, nobody is let through wrongly.
+//! - R4. When a version is pruned, its entries go with it: nobody can want to write it any more, and
+//!   another row may come to the slot. (An update copied them to the next version.)
 //! - R5. The number of entries is bounded; beyond it the caller gets an error with SQLSTATE 53200.
 
 use super::RowLock;
@@ -108,6 +108,16 @@ impl RowLocks {
         found
     }
 
+    /// The version is gone, and its slot may be another row's before long.
+    pub fn forget(&self, rel: RelId, row: RowId) {
+        if self.is_empty() {
+            return;
+        }
+        if let Some(holders) = self.shard(rel, row).lock().remove(&(rel, row)) {
+            self.entries.fetch_sub(holders.len(), Ordering::Relaxed);
+        }
+    }
+
     /// Whether `xid` itself holds at least `wanted` here.
     pub fn holds(&self, rel: RelId, row: RowId, xid: Xid, wanted: RowLock) -> bool {
         if self.is_empty() {
@@ -119,7 +129,7 @@ impl RowLocks {
             .is_some_and(|all| all.iter().any(|(x, held)| *x == xid && *held >= wanted))
     }
 
-    /// Adds a lock, or strengthens the one that `xid` has.
+    /// Adds a lock, or strengthens the one that `xid` has; returns what it had.
     pub fn add(
         &self,
         txns: &TxnManager,
@@ -127,18 +137,39 @@ impl RowLocks {
         row: RowId,
         xid: Xid,
         lock: RowLock,
-    ) -> Result<()> {
+    ) -> Result<Option<RowLock>> {
         self.make_room(txns)?;
         let mut shard = self.shard(rel, row).lock();
         let holders = shard.entry((rel, row)).or_default();
         match holders.iter_mut().find(|(x, _)| *x == xid) {
-            Some((_, held)) => *held = (*held).max(lock),
+            Some((_, held)) => {
+                let before = *held;
+                *held = before.max(lock);
+                Ok(Some(before))
+            }
             None => {
                 holders.push((xid, lock));
                 self.entries.fetch_add(1, Ordering::Relaxed);
+                Ok(None)
             }
         }
-        Ok(())
+    }
+
+    /// Takes an [`Self::add`] back: `before` is what it returned.
+    pub fn undo_add(&self, rel: RelId, row: RowId, xid: Xid, before: Option<RowLock>) {
+        let mut shard = self.shard(rel, row).lock();
+        let Some(holders) = shard.get_mut(&(rel, row)) else { return };
+        let Some(at) = holders.iter().position(|(x, _)| *x == xid) else { return };
+        match before {
+            Some(lock) => holders[at].1 = lock,
+            None => {
+                holders.swap_remove(at);
+                self.entries.fetch_sub(1, Ordering::Relaxed);
+                if holders.is_empty() {
+                    shard.remove(&(rel, row));
+                }
+            }
+        }
     }
 
     /// The locks of others and of oneself that an update of `from` has to carry on.

@@ -50,6 +50,8 @@ pub(super) struct Writable {
     pub cmin: Option<crate::ids::CommandId>,
     /// This transaction's own lock in xmax, under another of its xids.
     pub own_lock: Option<(Xid, RowLock)>,
+    /// The lock UPDATE stands in xmax under the current xid: a weaker change must keep the strength.
+    pub holds_update: bool,
 }
 
 /// Asks whether the row in a latched page may be written; looks at in-memory locks too.
@@ -83,16 +85,16 @@ pub(super) fn verdict(
         return Ok(TupleResult::BeingModified(xid));
     }
     let cmin = (tx.is_own(t.xmin(base)) == OwnXid::Live).then(|| judge.cmin(&t));
-    Ok(TupleResult::Ok(Writable { cmin, own_lock: own_lock(tx, &t, base) }))
+    let own = own_lock(tx, &t, base);
+    let holds_update = own == tx.current_xid().map(|xid| (xid, RowLock::Update));
+    let own_lock = own.filter(|(xid, _)| tx.current_xid() != Some(*xid));
+    Ok(TupleResult::Ok(Writable { cmin, own_lock, holds_update: own.is_some() && holds_update }))
 }
 
-/// A live lock of this transaction in xmax, held under an xid that is not the current one.
+/// A live lock of this transaction in xmax.
 fn own_lock(tx: &Transaction, t: &TupleRef<'_>, base: u64) -> Option<(Xid, RowLock)> {
     let xmax = t.xmax(base);
-    let own = xmax.is_normal()
-        && t.is_lock_only()
-        && tx.current_xid() != Some(xmax)
-        && tx.is_own(xmax) == OwnXid::Live;
+    let own = xmax.is_normal() && t.is_lock_only() && tx.is_own(xmax) == OwnXid::Live;
     own.then(|| (xmax, held_strength(t)))
 }
 
@@ -110,6 +112,7 @@ fn death(
         None => (cmax, false),
     };
     let xmax = xid_offset(guard, xid)?;
+    let keys = keys || row.holds_update;
     Ok(Death { xmax, cid: cid.raw(), combo, keys, moved: false })
 }
 

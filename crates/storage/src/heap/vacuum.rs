@@ -299,10 +299,11 @@ impl<'a> Vacuum<'a> {
             (lists.unused.len() + lists.dead.len() + lists.redirects.len()) as u64;
         self.stats.frozen += freeze.len() as u64;
         let mut cs = CriticalSection::begin(self.e.log(), Xid::INVALID)?;
+        let id = guard.id();
         let at = cs.add(guard);
         if !lists.is_empty() {
             HeapCounters::add(&self.e.heap.counters.pages_pruned, 1);
-            add_prune(&mut cs, at, lists);
+            add_prune(self.e, id, &mut cs, at, lists);
         }
         if !freeze.is_empty() {
             apply(&mut cs, at, &HeapOp::Freeze { slots: freeze });

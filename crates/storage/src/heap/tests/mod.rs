@@ -3,6 +3,7 @@
 mod basics;
 mod model;
 mod pages;
+mod threads;
 
 use super::*;
 pub use crate::btree::UniqueVerdict;

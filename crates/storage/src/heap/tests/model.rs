@@ -364,7 +364,7 @@ fn history(seed: u64) {
 
 #[test]
 fn every_snapshot_sees_what_the_model_says() {
-    for seed in 1..=60 {
+    for seed in 1..=100 {
         report_seed(seed, || history(seed));
     }
 }
