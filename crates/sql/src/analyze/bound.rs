@@ -468,6 +468,8 @@ pub struct Query {
     pub row_marks: Vec<RowMark>,
     /// A set operation: then rtes/from/filter are empty and targets give names and types only.
     pub set_operation: Option<Box<SetOperation>>,
+    /// The query is what this view stands for.
+    pub view: Option<Arc<TableDef>>,
 }
 
 #[derive(Clone, PartialEq, Debug)]

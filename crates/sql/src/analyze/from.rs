@@ -173,7 +173,8 @@ impl Binder<'_> {
     /// A view as the sub-select that it stands for.
     fn view_entry(&mut self, view: &Arc<TableDef>) -> Result<RangeEntry> {
         let text = view.view.as_deref().unwrap_or_default();
-        let query = self.stored_query(text)?;
+        let mut query = self.stored_query(text)?;
+        query.view = Some(view.clone());
         let columns: Vec<RangeColumn> = query
             .targets
             .iter()

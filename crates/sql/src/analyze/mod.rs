@@ -26,23 +26,32 @@ use scope::Binder;
 use std::sync::Arc;
 
 mod aggregate;
+mod alter;
 pub mod bound;
 mod call;
 mod coerce;
+mod constraint;
+mod copy;
+mod ddl;
 pub mod ddl_types;
+pub mod deparse;
+mod deparse_query;
 mod dml;
 mod expr;
 mod from;
 mod node;
 mod operator;
 pub mod parse;
+mod quote;
 mod resolve;
 mod scope;
 mod select;
 mod setop;
 pub mod statement;
 mod sublink;
+mod table;
 mod typename;
+mod utility;
 pub(crate) mod walk;
 
 pub use parse::parse;
@@ -88,11 +97,12 @@ pub fn bind(
 /// Binds a statement that may also stand inside EXPLAIN.
 pub(crate) fn bind_node(b: &mut Binder<'_>, node: &Node) -> Result<Statement> {
     match node {
+        Node::SelectStmt(s) if s.into_clause.is_some() => b.select_into(s).map(Statement::Utility),
         Node::SelectStmt(s) => b.select(s, true).map(Statement::Select),
         Node::InsertStmt(s) => b.insert(s).map(Statement::Insert),
         Node::UpdateStmt(s) => b.update(s).map(Statement::Update),
         Node::DeleteStmt(s) => b.delete(s).map(Statement::Delete),
-        other => Err(SqlError::unsupported(node::statement_name(other))),
+        other => b.utility(other).map(Statement::Utility),
     }
 }
 
