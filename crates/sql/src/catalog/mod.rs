@@ -10,6 +10,7 @@ pub mod load;
 pub mod relations;
 pub mod rows;
 pub mod schema;
+pub mod scram;
 pub mod views;
 
 pub use schema::*;
