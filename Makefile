@@ -41,4 +41,4 @@ unit: deps
 test: test-deps lint unit
 
 bench: test-deps build
-	scripts/bench.sh
+	python3 scripts/bench.py
