@@ -94,6 +94,9 @@ pub trait TxnHost {
     fn unix_micros(&self) -> i64;
     /// Removes the files of relations whose creation was rolled back, and their buffers.
     fn unlink_rels(&self, rels: &[RelId]);
+    /// A commit is visible from now on; its locks are still held. For who must be told before the
+    /// next holder of a lock goes on (the catalog's version).
+    fn published(&self) {}
 }
 
 impl<H: TxnHost> TxnHost for Arc<H> {
@@ -116,5 +119,8 @@ impl<H: TxnHost> TxnHost for Arc<H> {
     }
     fn unlink_rels(&self, rels: &[RelId]) {
         (**self).unlink_rels(rels);
+    }
+    fn published(&self) {
+        (**self).published();
     }
 }

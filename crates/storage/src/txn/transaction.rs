@@ -483,6 +483,7 @@ impl Transaction {
                 return Err(error);
             }
         };
+        host.published();
         let wait = if sync {
             log.ask_flush(lsn)
         } else {
