@@ -1,17 +1,262 @@
 //! Sessions: what a client has on one connection.
 //!
 //! ```text
-//!   Database::open(engine, outcome)          one a process
-//!     └─ Session::new(db, SessionParams)     one a connection; Send, used by one thread at a time
-//!          parse_statements(sql)             simple protocol: the statements of one string
-//!          prepare(..) -> Arc<Prepared>      parse, analyse, plan once
-//!          bind(prepared, params) -> Portal  no work yet
-//!          step(&mut portal, sink, max)      runs until something is for the driver to do
-//!          finish_implicit()                 Sync, or the end of a simple query string
+//!   Database::open(engine)                    one a process
+//!     └─ Session::new(db, SessionParams)      one a connection; Send, used by one thread at a time
+//!          parse_statements(sql)              simple protocol: the statements of one string
+//!          prepare(name, sql, types)          parse, bind, plan once; kept by name
+//!          bind(portal, statement, values)    no work yet
+//!          step(portal, sink, max_rows)       runs until something is for the driver to do
+//!          finish_implicit()                  Sync, or the end of a simple query string
+//!          answer_barrier()                   before any byte goes to the client
 //! ```
+//!
+//! The parts:
+//!
+//! | module        | what it is about                                                     |
+//! |---------------|----------------------------------------------------------------------|
+//! | `api`         | what a driver and a session say to each other                        |
+//! | `database`    | what all sessions of a process share                                 |
+//! | `around`      | the session as functions and analysis see it                         |
+//! | `prepared`    | statements, bound and planned, revalidated by catalog version        |
+//! | `portal`      | a statement being executed                                           |
+//! | `block`       | transaction blocks: BEGIN, COMMIT, savepoints, implicit ones, errors |
+//! | `run`         | one step of a portal                                                 |
+//! | `utility`     | statements without a plan                                            |
+//! | `copy`        | COPY, both ways                                                      |
+//! | `functions`   | the built-ins that ask the session or the catalog                    |
 //!
 //! See [`api`] for what a driver does with each answer.
 
 pub mod api;
+mod around;
+mod block;
+mod copy;
+mod database;
+mod functions;
+mod portal;
+mod prepared;
+mod run;
+mod utility;
 
 pub use api::{CancelFlag, CancelReason, ColumnDesc, CommandTag, CopyInfo, Progress, RowSink};
+pub use database::{Activity, Database, SessionParams};
+pub use portal::Portal;
+pub use prepared::Prepared;
+
+use crate::catalog::CatalogSnapshot;
+use crate::error::{Result, SqlError, State};
+use crate::exec::run::Running;
+use crate::settings::ChangeSource;
+use around::Around;
+use block::Block;
+use hashbrown::HashMap;
+use inkling_storage::heap::VisState;
+use inkling_storage::ids::Lsn;
+use inkling_storage::txn::{Transaction, TxnSession};
+use inkling_storage::wait::WaitHandle;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One client's session. See the module's essay.
+pub struct Session {
+    around: Around,
+    txn_session: Arc<TxnSession>,
+    vis: VisState,
+    block: Block,
+    tx: Option<Transaction>,
+    /// This transaction changed the catalog: it reads its own version.
+    catalog_changed: bool,
+    /// No byte of an answer leaves before the log is durable up to here.
+    barrier: Lsn,
+    statements: HashMap<String, Arc<Prepared>>,
+    portals: HashMap<String, Portal>,
+    notices: Vec<SqlError>,
+    registered: database::Registration,
+}
+
+impl Session {
+    /// Starts a session; checks the role, the database and the settings of the start-up packet.
+    pub fn new(db: &Arc<Database>, params: SessionParams) -> Result<Session> {
+        let catalog = db.catalog.current()?;
+        let registered = db.register(&params);
+        let mut around = Around::new(db, catalog, &params)?;
+        for (name, value) in &params.settings {
+            around.set(name, value, ChangeSource::Client, false, false)?;
+        }
+        Ok(Session {
+            txn_session: TxnSession::new(db.engine.as_ref(), params.pid),
+            around,
+            vis: VisState::new(),
+            block: Block::Idle,
+            tx: None,
+            catalog_changed: false,
+            barrier: Lsn::INVALID,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            notices: Vec::new(),
+            registered,
+        })
+    }
+
+    /// The byte of ReadyForQuery: `I`dle, in a `T`ransaction, or in a failed one (`E`).
+    pub fn transaction_status(&self) -> u8 {
+        self.block.status()
+    }
+
+    /// What must be waited for before bytes of an answer may leave. Ask again after the wait.
+    /// An error means that what the client would be told may be lost.
+    pub fn answer_barrier(&mut self) -> Result<Option<WaitHandle>> {
+        if let Some(tx) = &self.tx {
+            let seen = tx.undurable_seen().replace(Lsn::INVALID);
+            self.barrier = self.barrier.max(seen);
+        }
+        if !self.barrier.is_valid() {
+            return Ok(None);
+        }
+        let wal = &self.around.db.engine.wal;
+        match wal.request_flush(self.barrier) {
+            None => {
+                self.barrier = Lsn::INVALID;
+                Ok(None)
+            }
+            Some(handle) => {
+                wal.check_poisoned()?;
+                Ok(Some(handle))
+            }
+        }
+    }
+
+    /// Settings whose change the client has to be told.
+    pub fn take_reports(&mut self) -> Vec<(&'static str, String)> {
+        self.around.settings_mut().take_reports()
+    }
+
+    /// All settings that clients are told at the start.
+    pub fn all_reports(&mut self) -> Vec<(&'static str, String)> {
+        self.around.settings_mut().all_reports()
+    }
+
+    /// Notices and warnings since the last call, in order.
+    pub fn take_notices(&mut self) -> Vec<SqlError> {
+        let level = self.around.decoded().min_message_level;
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.retain(|n| match n.severity {
+            crate::error::Severity::Notice => level <= 2,
+            crate::error::Severity::Warning => level <= 3,
+            _ => true,
+        });
+        notices
+    }
+
+    pub fn cancel_flag(&self) -> &Arc<CancelFlag> {
+        &self.around.cancel
+    }
+
+    /// `statement_timeout`, when it is set.
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        positive_millis(self.around.decoded().statement_timeout_ms)
+    }
+
+    /// `lock_timeout`, when it is set: how long one wait may last.
+    pub fn lock_timeout(&self) -> Option<Duration> {
+        positive_millis(self.around.decoded().lock_timeout_ms)
+    }
+
+    /// How long the session may idle in a transaction block, when that is limited and it does.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        match self.block.status() {
+            b'I' => None,
+            _ => positive_millis(self.around.decoded().idle_in_transaction_timeout_ms),
+        }
+    }
+
+    /// Tells the activity view what the session is at.
+    pub fn set_activity(&self, activity: Activity, query: Option<&str>) {
+        self.registered.set(activity, query);
+    }
+
+    /// The session as functions see it: what output of values needs.
+    pub fn context(&self) -> &dyn crate::functions::FnContext {
+        &self.around
+    }
+
+    /// The catalog that the next statement would see.
+    fn catalog(&mut self) -> Result<Arc<CatalogSnapshot>> {
+        if self.catalog_changed {
+            return Ok(self.around.catalog());
+        }
+        let cache = &self.around.db.catalog;
+        if self.around.catalog().version != cache.version() {
+            let current = cache.current()?;
+            self.around.set_catalog(current);
+        }
+        Ok(self.around.catalog())
+    }
+
+    /// The catalog after this transaction changed it.
+    fn reload_own_catalog(&mut self) -> Result<()> {
+        let Some(tx) = self.tx.as_mut() else {
+            return Err(SqlError::internal("catalog change outside a transaction"));
+        };
+        let own = self.around.db.catalog.for_transaction(tx)?;
+        self.catalog_changed = true;
+        self.around.set_catalog(own);
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: SqlError) {
+        self.notices.push(notice);
+    }
+
+    /// Splits the session into what a running plan borrows.
+    fn exec_parts(
+        around: &Around,
+        tx: &mut Option<Transaction>,
+        vis: &VisState,
+        f: impl FnOnce(&mut crate::exec::run::ExecEnv<'_>) -> Result<crate::exec::Step>,
+    ) -> Result<crate::exec::Step> {
+        let tx = tx.as_mut().ok_or_else(no_transaction)?;
+        let catalog = around.catalog();
+        let mut env = crate::exec::run::ExecEnv {
+            fx: around,
+            engine: &around.db.engine,
+            tx,
+            vis,
+            catalog: &catalog,
+        };
+        f(&mut env)
+    }
+
+    /// One call for the next row of a running plan.
+    fn next_row(&mut self, running: &mut Running) -> Result<crate::exec::Step> {
+        Self::exec_parts(&self.around, &mut self.tx, &self.vis, |env| running.next(env))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.portals.clear();
+        if let Some(tx) = self.tx.take() {
+            tx.abort(self.around.db.engine.as_ref());
+        }
+        self.around.db.engine.locks.release_session_locks(self.txn_session.owner());
+    }
+}
+
+fn positive_millis(ms: u64) -> Option<Duration> {
+    (ms > 0).then(|| Duration::from_millis(ms))
+}
+
+fn no_transaction() -> SqlError {
+    SqlError::internal("no transaction is in progress")
+}
+
+/// A statement name that nobody prepared.
+fn unknown_statement(name: &str) -> SqlError {
+    let text = match name.is_empty() {
+        true => "unnamed prepared statement does not exist".to_owned(),
+        false => format!("prepared statement \"{name}\" does not exist"),
+    };
+    SqlError::new(State::INVALID_SQL_STATEMENT_NAME, text)
+}

@@ -1,0 +1,426 @@
+//! Transaction blocks: what BEGIN, COMMIT, ROLLBACK, savepoints and errors do.
+//!
+//! ```text
+//!            BEGIN                     error
+//!   Idle ----------> Open ----------------------------> Failed
+//!    ^ \              |  COMMIT, ROLLBACK                 |  ROLLBACK, COMMIT (rolls back)
+//!    |  `-- a statement begins an implicit transaction:   |  ROLLBACK TO: back to Open
+//!    |      Implicit, ended by `finish_implicit`          |
+//!    '----------------------------------------------------'
+//! ```
+//!
+//! | state    | facts                                                                        |
+//! |----------|------------------------------------------------------------------------------|
+//! | Idle     | no transaction object                                                        |
+//! | Implicit | a transaction object that the end of the query string or Sync commits         |
+//! | Open     | a transaction object that only COMMIT or ROLLBACK ends                        |
+//! | Failed   | statements are refused (25P02); the transaction is rolled back already, except |
+//! |          | for what is left for ROLLBACK TO SAVEPOINT                                   |
+
+use super::{Session, no_transaction};
+use crate::analyze::statement::{IsolationLevel as SqlIsolation, TransactionModes};
+use crate::catalog::CatalogCache;
+use crate::error::{Result, Severity, SqlError, State};
+use inkling_storage::engine::Engine;
+use inkling_storage::ids::RelId;
+use inkling_storage::lock::LockManager;
+use inkling_storage::txn::{CommitMode, IsolationLevel, Transaction, TxnHost, TxnManager};
+use inkling_storage::wal::Wal;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Block {
+    Idle,
+    Implicit,
+    Open,
+    Failed,
+}
+
+impl Block {
+    pub fn status(self) -> u8 {
+        match self {
+            Block::Idle | Block::Implicit => b'I',
+            Block::Open => b'T',
+            Block::Failed => b'E',
+        }
+    }
+}
+
+/// The engine, for a commit that changed the catalog: tells the cache between publication and
+/// release of the locks.
+struct CatalogChange<'a> {
+    engine: &'a Engine,
+    cache: &'a CatalogCache,
+}
+
+impl TxnHost for CatalogChange<'_> {
+    type Log = Wal;
+
+    fn txns(&self) -> &TxnManager {
+        self.engine.txns()
+    }
+    fn locks(&self) -> &LockManager {
+        TxnHost::locks(self.engine)
+    }
+    fn txn_log(&self) -> &Wal {
+        self.engine.txn_log()
+    }
+    fn monotonic_micros(&self) -> u64 {
+        self.engine.monotonic_micros()
+    }
+    fn unix_micros(&self) -> i64 {
+        self.engine.unix_micros()
+    }
+    fn unlink_rels(&self, rels: &[RelId]) {
+        self.engine.unlink_rels(rels);
+    }
+    fn published(&self) {
+        self.cache.bump();
+    }
+}
+
+fn warning(state: State, text: &str) -> SqlError {
+    SqlError::new(state, text).severity(Severity::Warning)
+}
+
+pub(super) fn isolation_name(level: IsolationLevel) -> &'static str {
+    match level {
+        IsolationLevel::ReadCommitted => "read committed",
+        IsolationLevel::RepeatableRead => "repeatable read",
+        IsolationLevel::Serializable => "serializable",
+    }
+}
+
+/// The engine's level for SQL's; SERIALIZABLE is refused while it would not be serializable.
+fn engine_isolation(level: SqlIsolation) -> Result<IsolationLevel> {
+    match level {
+        SqlIsolation::ReadUncommitted | SqlIsolation::ReadCommitted => {
+            Ok(IsolationLevel::ReadCommitted)
+        }
+        SqlIsolation::RepeatableRead => Ok(IsolationLevel::RepeatableRead),
+        SqlIsolation::Serializable => {
+            Err(SqlError::unsupported("transaction isolation level SERIALIZABLE"))
+        }
+    }
+}
+
+fn isolation_of_name(name: &str) -> SqlIsolation {
+    match name {
+        "serializable" => SqlIsolation::Serializable,
+        "repeatable read" => SqlIsolation::RepeatableRead,
+        "read uncommitted" => SqlIsolation::ReadUncommitted,
+        _ => SqlIsolation::ReadCommitted,
+    }
+}
+
+impl Session {
+    /// The error for statements in a failed block.
+    pub(super) fn check_not_failed(&self) -> Result<()> {
+        match self.block {
+            Block::Failed => Err(SqlError::new(
+                State::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that there is a transaction for a statement.
+    pub(super) fn ensure_transaction(&mut self) -> Result<()> {
+        if self.tx.is_some() {
+            return Ok(());
+        }
+        self.start_transaction(TransactionModes::default())?;
+        self.block = Block::Implicit;
+        Ok(())
+    }
+
+    fn start_transaction(&mut self, modes: TransactionModes) -> Result<()> {
+        let (isolation, read_only) = self.around.with_decoded(|d| {
+            let default = isolation_of_name(&d.default_isolation);
+            (modes.isolation.unwrap_or(default), modes.read_only.unwrap_or(d.default_read_only))
+        });
+        if modes.deferrable == Some(true) {
+            return Err(SqlError::unsupported("a DEFERRABLE transaction"));
+        }
+        let isolation = engine_isolation(isolation)?;
+        self.tx = Some(Transaction::begin(&self.txn_session, isolation, read_only));
+        self.around.transaction_start.set(self.around.statement_start.get());
+        Ok(())
+    }
+
+    /// BEGIN.
+    pub(super) fn begin(&mut self, modes: TransactionModes) -> Result<()> {
+        match self.block {
+            Block::Open => {
+                self.notice(warning(
+                    State::ACTIVE_SQL_TRANSACTION,
+                    "there is already a transaction in progress",
+                ));
+                return self.set_transaction(modes);
+            }
+            Block::Failed => return self.check_not_failed(),
+            Block::Idle => self.start_transaction(modes)?,
+            // What the string did so far becomes part of the block.
+            Block::Implicit => self.set_transaction(modes)?,
+        }
+        self.block = Block::Open;
+        self.around.in_transaction.set(true);
+        Ok(())
+    }
+
+    /// SET TRANSACTION.
+    pub(super) fn set_transaction(&mut self, modes: TransactionModes) -> Result<()> {
+        let Some(tx) = self.tx.as_mut() else {
+            self.notice(warning(
+                State::NO_ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION can only be used in transaction blocks",
+            ));
+            return Ok(());
+        };
+        if modes.deferrable == Some(true) {
+            return Err(SqlError::unsupported("a DEFERRABLE transaction"));
+        }
+        if let Some(level) = modes.isolation {
+            let level = engine_isolation(level)?;
+            if level != tx.isolation() {
+                if tx.snapshot().is_some() || tx.top_xid().is_some() {
+                    return Err(SqlError::new(
+                        State::ACTIVE_SQL_TRANSACTION,
+                        "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                    ));
+                }
+                tx.set_isolation(level);
+            }
+        }
+        if let Some(read_only) = modes.read_only {
+            if !read_only && tx.is_read_only() && tx.snapshot().is_some() {
+                return Err(SqlError::new(
+                    State::ACTIVE_SQL_TRANSACTION,
+                    "transaction read-write mode must be set before any query",
+                ));
+            }
+            tx.set_read_only(read_only);
+        }
+        Ok(())
+    }
+
+    /// COMMIT. True: it committed; false: the block had failed, so it was rolled back.
+    pub(super) fn commit(&mut self, chain: bool) -> Result<bool> {
+        if chain && !matches!(self.block, Block::Open | Block::Failed) {
+            return Err(SqlError::new(
+                State::NO_ACTIVE_SQL_TRANSACTION,
+                "COMMIT AND CHAIN can only be used in transaction blocks",
+            ));
+        }
+        let modes = self.chain_modes(chain);
+        let committed = match self.block {
+            Block::Failed => {
+                self.abort_transaction();
+                false
+            }
+            Block::Idle => {
+                self.no_transaction_warning();
+                true
+            }
+            Block::Implicit => {
+                self.no_transaction_warning();
+                self.commit_transaction()?;
+                true
+            }
+            Block::Open => {
+                self.commit_transaction()?;
+                true
+            }
+        };
+        self.chain(modes)?;
+        Ok(committed)
+    }
+
+    /// ROLLBACK.
+    pub(super) fn rollback(&mut self, chain: bool) -> Result<()> {
+        if chain && !matches!(self.block, Block::Open | Block::Failed) {
+            return Err(SqlError::new(
+                State::NO_ACTIVE_SQL_TRANSACTION,
+                "ROLLBACK AND CHAIN can only be used in transaction blocks",
+            ));
+        }
+        let modes = self.chain_modes(chain);
+        if matches!(self.block, Block::Idle | Block::Implicit) {
+            self.no_transaction_warning();
+        }
+        self.abort_transaction();
+        self.chain(modes)
+    }
+
+    fn chain_modes(&self, chain: bool) -> Option<TransactionModes> {
+        let tx = self.tx.as_ref().filter(|_| chain)?;
+        let isolation = match tx.isolation() {
+            IsolationLevel::RepeatableRead => SqlIsolation::RepeatableRead,
+            IsolationLevel::Serializable => SqlIsolation::Serializable,
+            IsolationLevel::ReadCommitted => SqlIsolation::ReadCommitted,
+        };
+        let read_only = Some(tx.is_read_only());
+        Some(TransactionModes { isolation: Some(isolation), read_only, deferrable: None })
+    }
+
+    fn chain(&mut self, modes: Option<TransactionModes>) -> Result<()> {
+        match modes {
+            Some(modes) => self.begin(modes),
+            None => Ok(()),
+        }
+    }
+
+    fn no_transaction_warning(&mut self) {
+        self.notice(warning(
+            State::NO_ACTIVE_SQL_TRANSACTION,
+            "there is no transaction in progress",
+        ));
+    }
+
+    /// Commits what there is; afterwards the session is idle, whatever happens.
+    fn commit_transaction(&mut self) -> Result<()> {
+        self.portals.clear();
+        let Some(tx) = self.tx.take() else {
+            self.block = Block::Idle;
+            return Ok(());
+        };
+        let (sync, delay) = {
+            let settings = &self.around.db.settings;
+            let sync = self.around.with_decoded(|d| d.synchronous_commit);
+            (sync, settings.int("wal_writer_delay").max(1) as u64 * 1000)
+        };
+        let mode = match sync {
+            true => CommitMode::Sync,
+            false => CommitMode::Async { max_loss_micros: delay },
+        };
+        self.barrier = self.barrier.max(tx.undurable_seen().get());
+        let engine = &self.around.db.engine;
+        let outcome = if self.catalog_changed {
+            tx.commit(&CatalogChange { engine, cache: &self.around.db.catalog }, mode)
+        } else {
+            tx.commit(engine.as_ref(), mode)
+        };
+        self.block = Block::Idle;
+        self.after_transaction(outcome.is_ok());
+        let outcome = outcome?;
+        if let Some(lsn) = outcome.lsn
+            && (sync || !outcome.unlinks.is_empty())
+        {
+            self.barrier = self.barrier.max(lsn);
+        }
+        if !outcome.unlinks.is_empty() {
+            // Files may go only when the commit that dropped them cannot be lost any more.
+            let engine = &self.around.db.engine;
+            engine.wal.flush(self.barrier)?;
+            engine.remove_rels(&outcome.unlinks);
+        }
+        Ok(())
+    }
+
+    /// Rolls back what there is.
+    pub(super) fn abort_transaction(&mut self) {
+        self.portals.clear();
+        if let Some(tx) = self.tx.take() {
+            tx.abort(self.around.db.engine.as_ref());
+        }
+        self.block = Block::Idle;
+        self.after_transaction(false);
+    }
+
+    fn after_transaction(&mut self, committed: bool) {
+        self.around.in_transaction.set(false);
+        match committed {
+            true => self.around.settings_mut().commit(),
+            false => self.around.settings_mut().rollback(),
+        }
+        self.around.refresh();
+        if self.catalog_changed {
+            self.catalog_changed = false;
+            if let Ok(current) = self.around.db.catalog.current() {
+                self.around.set_catalog(current);
+            }
+        }
+    }
+
+    /// The end of a query string, or Sync: ends an implicit transaction.
+    pub fn finish_implicit(&mut self) -> Result<()> {
+        match self.block {
+            Block::Implicit => self.commit_transaction(),
+            _ => Ok(()),
+        }
+    }
+
+    /// A statement failed: an implicit transaction is rolled back, a block fails.
+    pub fn statement_failed(&mut self) {
+        match self.block {
+            Block::Idle | Block::Implicit => self.abort_transaction(),
+            Block::Open => {
+                self.portals.clear();
+                self.block = Block::Failed;
+                let has_savepoint = self.tx.as_ref().is_some_and(|t| t.depth() > 1);
+                if !has_savepoint && let Some(tx) = self.tx.take() {
+                    // Nothing can bring it back: give up its locks and snapshot at once.
+                    tx.abort(self.around.db.engine.as_ref());
+                }
+            }
+            Block::Failed => {}
+        }
+    }
+
+    fn in_block(&self, what: &str) -> Result<()> {
+        match self.block {
+            Block::Open | Block::Failed => Ok(()),
+            _ => Err(SqlError::new(
+                State::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{what} can only be used in transaction blocks"),
+            )),
+        }
+    }
+
+    pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
+        self.in_block("SAVEPOINT")?;
+        self.tx.as_mut().ok_or_else(no_transaction)?.savepoint(name);
+        self.around.settings_mut().savepoint();
+        Ok(())
+    }
+
+    fn savepoint_depth(&self, name: &str) -> Result<usize> {
+        self.tx.as_ref().and_then(|tx| tx.find_savepoint(name)).ok_or_else(|| {
+            SqlError::new(
+                State::INVALID_SAVEPOINT_SPECIFICATION,
+                format!("savepoint \"{name}\" does not exist"),
+            )
+        })
+    }
+
+    pub(super) fn release_savepoint(&mut self, name: &str) -> Result<()> {
+        self.in_block("RELEASE SAVEPOINT")?;
+        let depth = self.savepoint_depth(name)?;
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let levels = tx.depth() + 1 - depth;
+        tx.release(name);
+        for _ in 0..levels {
+            self.around.settings_mut().release_savepoint();
+        }
+        Ok(())
+    }
+
+    pub(super) fn rollback_to_savepoint(&mut self, name: &str) -> Result<()> {
+        self.in_block("ROLLBACK TO SAVEPOINT")?;
+        let depth = self.savepoint_depth(name)?;
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let levels = tx.depth() + 1 - depth;
+        tx.rollback_to(self.around.db.engine.as_ref(), name);
+        for _ in 0..levels {
+            self.around.settings_mut().rollback_savepoint();
+        }
+        self.around.settings_mut().savepoint();
+        self.around.refresh();
+        self.portals.clear();
+        self.block = Block::Open;
+        if self.catalog_changed {
+            self.reload_own_catalog()?;
+        }
+        Ok(())
+    }
+}

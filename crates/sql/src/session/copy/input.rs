@@ -1,0 +1,458 @@
+//! COPY FROM: bytes to lines to fields to rows.
+//!
+//! A line ends at a newline (LF, CR LF, or CR) that is not inside CSV quotes; what has not ended
+//! yet waits for more bytes. In text format a backslash escapes the next character and `\.` alone
+//! on a line ends the data; in CSV a field in quotes may contain anything.
+
+use super::super::Session;
+use super::super::api::{CommandTag, CopyInfo, Progress};
+use super::super::portal::{Execution, Portal};
+use crate::analyze::bound::Expr;
+use crate::analyze::statement::{CopyFormat, CopyTable};
+use crate::catalog::TableDef;
+use crate::error::{Result, SqlError, State};
+use crate::exec::RowExpr;
+use crate::exec::bulk::BulkInsert;
+use crate::functions::FnContext;
+use crate::types::{self, Datum};
+use std::sync::Arc;
+
+/// A COPY FROM under way.
+pub(in crate::session) struct CopyFrom {
+    table: Arc<TableDef>,
+    /// Positions (0-based) of the columns that a line has.
+    columns: Vec<usize>,
+    rules: Rules,
+    filter: Option<RowExpr>,
+    /// Columns that no line has: their defaults.
+    defaults: Vec<(usize, RowExpr)>,
+    bulk: BulkInsert,
+    /// Bytes whose line has not ended.
+    rest: Vec<u8>,
+    line: u64,
+    header_pending: bool,
+    header_match: bool,
+    /// `\.` was seen: what follows is ignored.
+    ended: bool,
+    finished: bool,
+    rows: u64,
+    row: Vec<Datum>,
+    fields: Vec<Field>,
+}
+
+struct Rules {
+    csv: bool,
+    delimiter: u8,
+    null: Vec<u8>,
+    quote: u8,
+    escape: u8,
+    force_not_null: Vec<usize>,
+    force_null: Vec<usize>,
+}
+
+/// One field: its bytes, unescaped, and whether it was in quotes.
+#[derive(Default)]
+struct Field {
+    bytes: Vec<u8>,
+    quoted: bool,
+    null: bool,
+}
+
+fn bad_format(text: impl Into<String>) -> SqlError {
+    SqlError::new(State::BAD_COPY_FILE_FORMAT, text)
+}
+
+impl CopyFrom {
+    pub fn new(c: &CopyTable, table: &Arc<TableDef>, columns: &[i16]) -> Result<Self> {
+        let positions = |attnums: &[i16]| attnums.iter().map(|n| *n as usize - 1).collect();
+        let compile = |e: &Expr| crate::exec::compile_row_expr(e);
+        let defaults = c
+            .defaults
+            .iter()
+            .map(|(attnum, e)| Ok((*attnum as usize - 1, compile(e)?)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(CopyFrom {
+            columns: positions(columns),
+            rules: Rules {
+                csv: c.format == CopyFormat::Csv,
+                delimiter: c.delimiter as u8,
+                null: c.null.clone().into_bytes(),
+                quote: c.quote as u8,
+                escape: c.escape as u8,
+                force_not_null: positions(&c.force_not_null),
+                force_null: positions(&c.force_null),
+            },
+            filter: c.filter.as_ref().map(compile).transpose()?,
+            defaults,
+            bulk: BulkInsert::new(table, &c.checks, c.freeze)?,
+            rest: Vec::new(),
+            line: 0,
+            header_pending: c.header,
+            header_match: c.header_match,
+            ended: false,
+            finished: false,
+            rows: 0,
+            row: vec![Datum::Null; table.columns.len()],
+            fields: Vec::new(),
+            table: Arc::clone(table),
+        })
+    }
+
+    /// The end of the first line in `bytes` (without its newline) and where the next one starts.
+    fn line_end(&self, bytes: &[u8], last: bool) -> Option<(usize, usize)> {
+        let mut quoted = false;
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at] {
+                b if self.rules.csv && quoted && b == self.rules.escape && b != self.rules.quote => {
+                    at += 1;
+                }
+                b if self.rules.csv && b == self.rules.quote => quoted = !quoted,
+                b'\\' if !self.rules.csv => at += 1,
+                b'\n' if !quoted => return Some((at, at + 1)),
+                b'\r' if !quoted => {
+                    return match bytes.get(at + 1) {
+                        Some(b'\n') => Some((at, at + 2)),
+                        Some(_) => Some((at, at + 1)),
+                        None if last => Some((at, at + 1)),
+                        None => None,
+                    };
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        (last && !bytes.is_empty()).then_some((bytes.len(), bytes.len()))
+    }
+
+    fn context(&self) -> String {
+        format!("COPY {}, line {}", self.table.name, self.line)
+    }
+
+    /// Splits a line into fields.
+    fn split(&mut self, line: &[u8]) -> Result<()> {
+        self.fields.clear();
+        match self.rules.csv {
+            true => split_csv(&self.rules, line, &mut self.fields),
+            false => split_text(&self.rules, line, &mut self.fields),
+        }
+        .map_err(|e| e.context(self.context()))
+    }
+
+    /// Takes one line. True: a row is in `self.row`.
+    fn take_line(&mut self, line: &[u8], fx: &dyn FnContext) -> Result<bool> {
+        self.line += 1;
+        if line == b"\\." {
+            self.ended = true;
+            return Ok(false);
+        }
+        self.split(line)?;
+        if std::mem::take(&mut self.header_pending) {
+            return self.check_header().map(|()| false);
+        }
+        if self.fields.len() < self.columns.len() {
+            let missing = &self.table.columns[self.columns[self.fields.len()]].name;
+            return Err(bad_format(format!("missing data for column \"{missing}\"")).context(
+                format!("{}: \"{}\"", self.context(), excerpt(line)),
+            ));
+        }
+        if self.fields.len() > self.columns.len() {
+            return Err(bad_format("extra data after last expected column")
+                .context(format!("{}: \"{}\"", self.context(), excerpt(line))));
+        }
+        self.row.fill(Datum::Null);
+        for i in 0..self.columns.len() {
+            let value = self.value(i, fx)?;
+            let at = self.columns[i];
+            self.row[at] = value;
+        }
+        for (at, default) in &self.defaults {
+            self.row[*at] = default.eval(&[], fx)?;
+        }
+        match &self.filter {
+            Some(filter) => Ok(filter.eval(&self.row, fx)? == Datum::Bool(true)),
+            None => Ok(true),
+        }
+    }
+
+    fn check_header(&self) -> Result<()> {
+        if !self.header_match {
+            return Ok(());
+        }
+        let names = self.columns.iter().map(|at| self.table.columns[*at].name.as_bytes());
+        if self.fields.len() == self.columns.len()
+            && self.fields.iter().zip(names).all(|(f, name)| f.bytes == name)
+        {
+            return Ok(());
+        }
+        Err(bad_format("column name mismatch in header line").context(self.context()))
+    }
+
+    fn value(&self, i: usize, fx: &dyn FnContext) -> Result<Datum> {
+        let (field, at) = (&self.fields[i], self.columns[i]);
+        let column = &self.table.columns[at];
+        let is_null = match (self.rules.csv, field.quoted) {
+            (false, _) => field.null,
+            (true, false) => field.null && !self.rules.force_not_null.contains(&at),
+            (true, true) => field.bytes == self.rules.null && self.rules.force_null.contains(&at),
+        };
+        if is_null {
+            return Ok(Datum::Null);
+        }
+        let context = || {
+            let shown = excerpt(&field.bytes);
+            format!("{}, column {}: \"{shown}\"", self.context(), column.name)
+        };
+        let text = std::str::from_utf8(&field.bytes).map_err(|_| {
+            SqlError::new(
+                State::CHARACTER_NOT_IN_REPERTOIRE,
+                "invalid byte sequence for encoding \"UTF8\"",
+            )
+            .context(context())
+        })?;
+        types::text_in(column.ty, text, fx).map_err(|e| e.context(context()))
+    }
+}
+
+/// At most a hundred characters of a line, for an error's context.
+fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match text.char_indices().nth(100) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.into_owned(),
+    }
+}
+
+fn split_text(rules: &Rules, line: &[u8], fields: &mut Vec<Field>) -> Result<()> {
+    for raw in split_unescaped(line, rules.delimiter) {
+        let null = raw == rules.null.as_slice();
+        let bytes = if null || !raw.contains(&b'\\') { raw.to_vec() } else { unescape(raw) };
+        fields.push(Field { bytes, quoted: false, null });
+    }
+    Ok(())
+}
+
+/// Cuts at delimiters that no backslash precedes.
+fn split_unescaped(line: &[u8], delimiter: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let bytes = rest?;
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at] {
+                b'\\' => at += 1,
+                b if b == delimiter => {
+                    rest = Some(&bytes[at + 1..]);
+                    return Some(&bytes[..at]);
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        rest = None;
+        Some(bytes)
+    })
+}
+
+/// Backslash sequences of the text format: letters, octal, hexadecimal, anything else itself.
+fn unescape(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut bytes = raw.iter().copied().peekable();
+    while let Some(b) = bytes.next() {
+        if b != b'\\' {
+            out.push(b);
+            continue;
+        }
+        match bytes.next() {
+            Some(b'b') => out.push(8),
+            Some(b'f') => out.push(12),
+            Some(b'n') => out.push(b'\n'),
+            Some(b'r') => out.push(b'\r'),
+            Some(b't') => out.push(b'\t'),
+            Some(b'v') => out.push(11),
+            Some(b'x') if bytes.peek().is_some_and(u8::is_ascii_hexdigit) => {
+                let mut value = 0u8;
+                for _ in 0..2 {
+                    let Some(d) = bytes.next_if(u8::is_ascii_hexdigit) else { break };
+                    value = value * 16 + (d as char).to_digit(16).unwrap_or(0) as u8;
+                }
+                out.push(value);
+            }
+            Some(d @ b'0'..=b'7') => {
+                let mut value = u32::from(d - b'0');
+                for _ in 0..2 {
+                    let Some(d) = bytes.next_if(|d| (b'0'..=b'7').contains(d)) else { break };
+                    value = value * 8 + u32::from(d - b'0');
+                }
+                out.push(value as u8);
+            }
+            Some(other) => out.push(other),
+            None => out.push(b'\\'),
+        }
+    }
+    out
+}
+
+fn split_csv(rules: &Rules, line: &[u8], fields: &mut Vec<Field>) -> Result<()> {
+    let mut field = Field::default();
+    let mut quoted = false;
+    let mut at = 0;
+    while at < line.len() {
+        let b = line[at];
+        if quoted {
+            if b == rules.escape && line.get(at + 1).is_some_and(|n| *n == rules.quote || *n == rules.escape)
+            {
+                at += 1;
+                field.bytes.push(line[at]);
+            } else if b == rules.quote {
+                quoted = false;
+            } else {
+                field.bytes.push(b);
+            }
+        } else if b == rules.quote {
+            quoted = true;
+            field.quoted = true;
+        } else if b == rules.delimiter {
+            push_csv(rules, std::mem::take(&mut field), fields);
+        } else {
+            field.bytes.push(b);
+        }
+        at += 1;
+    }
+    if quoted {
+        return Err(bad_format("unterminated CSV quoted field"));
+    }
+    push_csv(rules, field, fields);
+    Ok(())
+}
+
+fn push_csv(rules: &Rules, mut field: Field, fields: &mut Vec<Field>) {
+    field.null = !field.quoted && field.bytes == rules.null;
+    fields.push(field);
+}
+
+impl Session {
+    /// Bytes of a COPY FROM, as they come; lines may be split anywhere.
+    pub fn copy_data(&mut self, portal: &str, data: &[u8]) -> Result<()> {
+        self.with_copy(portal, |session, copy| copy.feed(session, data, false))
+    }
+
+    /// The client has sent everything.
+    pub fn copy_done(&mut self, portal: &str) -> Result<()> {
+        self.with_copy(portal, |session, copy| {
+            copy.feed(session, &[], true)?;
+            session.bulk(|env| copy.bulk.finish(env)).map_err(|e| e.context(copy.context()))?;
+            copy.finished = true;
+            Ok(())
+        })
+    }
+
+    /// The client gives up.
+    pub fn copy_fail(&mut self, message: &str) -> SqlError {
+        SqlError::new(State::QUERY_CANCELED, format!("COPY from stdin failed: {message}"))
+    }
+
+    fn with_copy(
+        &mut self,
+        name: &str,
+        f: impl FnOnce(&mut Session, &mut CopyFrom) -> Result<()>,
+    ) -> Result<()> {
+        let mut portal: Portal = self
+            .portals
+            .remove(name)
+            .ok_or_else(|| SqlError::internal("COPY data without a COPY statement"))?;
+        let outcome = match copying(&mut portal) {
+            Some(copy) => f(self, copy),
+            None => Err(SqlError::internal("COPY data without a COPY statement")),
+        };
+        if outcome.is_ok() {
+            self.portals.insert(name.to_owned(), portal);
+        }
+        outcome
+    }
+
+    /// After `copy_done`: completes. Before: more data is wanted.
+    pub(in crate::session) fn copy_in_step(&mut self, copy: &mut CopyFrom) -> Result<Progress> {
+        if !copy.finished {
+            return Ok(Progress::CopyIn(CopyInfo { columns: copy.columns.len(), binary: false }));
+        }
+        let rows = copy.rows;
+        self.end_statement(true)?;
+        Ok(Progress::Complete(CommandTag::Copy(rows)))
+    }
+}
+
+/// The COPY FROM of a portal, also when EXECUTE began it.
+fn copying(portal: &mut Portal) -> Option<&mut CopyFrom> {
+    match &mut portal.execution {
+        Execution::CopyIn(copy) => Some(copy),
+        Execution::Nested(inner) => copying(inner),
+        _ => None,
+    }
+}
+
+impl CopyFrom {
+    fn feed(&mut self, session: &mut Session, data: &[u8], last: bool) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.rest);
+        buffer.extend_from_slice(data);
+        let mut at = 0;
+        while !self.ended {
+            let Some((end, next)) = self.line_end(&buffer[at..], last) else { break };
+            session.around.cancel.check()?;
+            if self.take_line(&buffer[at..at + end], &session.around)? {
+                let row = &mut self.row;
+                let bulk = &mut self.bulk;
+                let pushed = session.bulk(|env| bulk.push(env, row));
+                pushed.map_err(|e| e.context(self.context()))?;
+                self.rows += 1;
+            }
+            at += next;
+        }
+        if !self.ended {
+            buffer.drain(..at);
+            self.rest = buffer;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(csv: bool) -> Rules {
+        Rules {
+            csv,
+            delimiter: if csv { b',' } else { b'\t' },
+            null: if csv { Vec::new() } else { b"\\N".to_vec() },
+            quote: b'"',
+            escape: b'"',
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+        }
+    }
+
+    fn texts(fields: &[Field]) -> Vec<Option<String>> {
+        fields
+            .iter()
+            .map(|f| (!f.null).then(|| String::from_utf8_lossy(&f.bytes).into_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn text_fields_unescape() {
+        let mut fields = Vec::new();
+        split_text(&rules(false), b"a\\tb\t\\N\t\\x41\\102\\\\\t\t\\\tx", &mut fields).expect("fields");
+        let some = |s: &str| Some(s.to_owned());
+        assert_eq!(texts(&fields), vec![some("a\tb"), None, some("AB\\"), some(""), some("\tx")]);
+    }
+
+    #[test]
+    fn csv_fields_know_quotes() {
+        let mut fields = Vec::new();
+        split_csv(&rules(true), b"a,\"b \"\"x\"\", c\",,\"\"", &mut fields).expect("fields");
+        let some = |s: &str| Some(s.to_owned());
+        assert_eq!(texts(&fields), vec![some("a"), some("b \"x\", c"), None, some("")]);
+        assert!(split_csv(&rules(true), b"\"open", &mut Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,252 @@
+//! What all sessions of a process share: the engine, the catalog, the server's settings, and who
+//! is connected.
+
+use super::CancelFlag;
+use crate::analyze::statement::{BindContext, ParamTypes, Statement, Utility};
+use crate::analyze::{self, bound::Expr};
+use crate::catalog::create::{self, ViewBinder};
+use crate::catalog::ddl::{DdlHost, RowFn};
+use crate::catalog::{CatalogCache, CatalogSnapshot, TableDef};
+use crate::error::{Result, SqlError};
+use crate::functions::FnContext;
+use crate::session::around::Bare;
+use crate::settings::ServerSettings;
+use crate::types::{Datum, Oid};
+use inkling_storage::engine::Engine;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What a session is at, as pg_stat_activity names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Activity {
+    Active,
+    Idle,
+    IdleInTransaction,
+    IdleInFailedTransaction,
+}
+
+impl Activity {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Activity::Active => "active",
+            Activity::Idle => "idle",
+            Activity::IdleInTransaction => "idle in transaction",
+            Activity::IdleInFailedTransaction => "idle in transaction (aborted)",
+        }
+    }
+}
+
+/// Who a session is for.
+#[derive(Clone, Default)]
+pub struct SessionParams {
+    pub user: String,
+    pub database: String,
+    /// Settings of the start-up packet, in order.
+    pub settings: Vec<(String, String)>,
+    pub pid: i32,
+    pub cancel: Arc<CancelFlag>,
+    /// Where the client is; empty for an embedded session.
+    pub client: String,
+}
+
+/// One row of pg_stat_activity, roughly.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    pub pid: i32,
+    pub user: String,
+    pub client: String,
+    pub activity: Activity,
+    pub query: String,
+    /// Microseconds since 2000-01-01.
+    pub started: i64,
+    pub changed: i64,
+}
+
+pub(super) struct Entry {
+    pub info: Mutex<SessionInfo>,
+    pub cancel: Arc<CancelFlag>,
+}
+
+type Sessions = Mutex<BTreeMap<i32, Arc<Entry>>>;
+
+/// One open database. See the module's essay.
+pub struct Database {
+    pub engine: Arc<Engine>,
+    pub catalog: CatalogCache,
+    pub settings: Arc<ServerSettings>,
+    /// When the process opened it, microseconds since 2000-01-01.
+    pub started: i64,
+    sessions: Arc<Sessions>,
+    stopping: Arc<AtomicBool>,
+}
+
+/// A session's entry, removed when the session ends.
+pub(super) struct Registration {
+    pid: i32,
+    pub entry: Arc<Entry>,
+    sessions: Arc<Sessions>,
+}
+
+impl Registration {
+    pub fn set(&self, activity: Activity, query: Option<&str>) {
+        let mut info = self.entry.info.lock();
+        info.activity = activity;
+        if let Some(query) = query {
+            info.query.clear();
+            let end = query.char_indices().nth(1024).map_or(query.len(), |(at, _)| at);
+            info.query.push_str(&query[..end]);
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.sessions.lock().remove(&self.pid);
+    }
+}
+
+/// Microseconds from 1970-01-01 to 2000-01-01.
+const EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+impl Database {
+    /// Opens the database in an open engine; makes the catalog when the directory is new.
+    pub fn open(engine: Arc<Engine>, settings: ServerSettings) -> Result<Arc<Database>> {
+        create::ensure_relations(&engine)?;
+        create::ensure_views(&engine, &Binder)?;
+        let catalog = CatalogCache::open(&engine)?;
+        engine.locks.set_database(Oid::POSTGRES_DATABASE.0);
+        let started = engine.clock().now_unix_micros() - EPOCH_MICROS;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let db = Arc::new(Database {
+            catalog,
+            settings: Arc::new(settings),
+            started,
+            sessions: Arc::default(),
+            stopping: Arc::clone(&stopping),
+            engine,
+        });
+        db.start_deadlock_detector(stopping);
+        Ok(db)
+    }
+
+    /// Microseconds since 2000-01-01 UTC.
+    pub fn now(&self) -> i64 {
+        self.engine.clock().now_unix_micros() - EPOCH_MICROS
+    }
+
+    /// Looks at waits that have lasted for `deadlock_timeout`. Not in deterministic runs, where
+    /// nothing happens in the background.
+    fn start_deadlock_detector(&self, stopping: Arc<AtomicBool>) {
+        if !self.engine.options().background_threads {
+            return;
+        }
+        let locks = self.engine.locks.clone();
+        let millis = self.settings.int("deadlock_timeout").max(1) as u64;
+        let timeout = Duration::from_millis(millis);
+        let pause = (timeout / 4).clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let watch = move || {
+            while !stopping.load(Ordering::Acquire) {
+                std::thread::sleep(pause);
+                if locks.waiting() > 0 {
+                    locks.run_deadlock_check(timeout);
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("deadlock detector".into()).spawn(watch);
+        if spawned.is_err() {
+            eprintln!("WARNING:  no thread for the deadlock detector");
+        }
+    }
+
+    pub(super) fn register(&self, params: &SessionParams) -> Registration {
+        let now = self.now();
+        let info = SessionInfo {
+            pid: params.pid,
+            user: params.user.clone(),
+            client: params.client.clone(),
+            activity: Activity::Idle,
+            query: String::new(),
+            started: now,
+            changed: now,
+        };
+        let entry =
+            Arc::new(Entry { info: Mutex::new(info), cancel: Arc::clone(&params.cancel) });
+        self.sessions.lock().insert(params.pid, Arc::clone(&entry));
+        Registration { pid: params.pid, entry, sessions: Arc::clone(&self.sessions) }
+    }
+
+    /// Who is connected, by pid.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.sessions.lock().values().map(|e| e.info.lock().clone()).collect()
+    }
+
+    /// Interrupts a session; false when there is none with this pid.
+    pub fn interrupt(&self, pid: i32, reason: super::CancelReason) -> bool {
+        match self.sessions.lock().get(&pid) {
+            Some(entry) => {
+                entry.cancel.request(reason);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+}
+
+/// Binds the system views when there is no session yet.
+struct Binder;
+
+impl ViewBinder for Binder {
+    fn bind_view(
+        &self,
+        catalog: &CatalogSnapshot,
+        schema: Oid,
+        name: &str,
+        query: &str,
+    ) -> Result<Utility> {
+        let sql = format!("create view {name} as {query}");
+        let parsed = analyze::parse(&sql)?;
+        let parsed = parsed.first().ok_or_else(|| SqlError::internal("no statement"))?;
+        let bare = Bare::default();
+        let cx = BindContext {
+            catalog,
+            search_path: &[Oid::PG_CATALOG_SCHEMA, schema],
+            creation_schema: Some(schema),
+            temp_schema: None,
+            user: Oid::BOOTSTRAP_ROLE,
+            functions: &bare,
+        };
+        match analyze::bind(&cx, parsed, &mut ParamTypes::none())? {
+            Statement::Utility(utility) => Ok(utility),
+            _ => Err(SqlError::internal("not a view definition")),
+        }
+    }
+
+    fn host(&self) -> &dyn DdlHost {
+        self
+    }
+}
+
+impl DdlHost for Binder {
+    fn compile(&self, expr: &Expr) -> Result<RowFn<'_>> {
+        let compiled = crate::exec::compile_row_expr(expr)?;
+        let bare = Bare::default();
+        Ok(Box::new(move |row: &[Datum]| compiled.eval(row, &bare as &dyn FnContext)))
+    }
+
+    fn bind_text(&self, table: &TableDef, text: &str) -> Result<Expr> {
+        Err(SqlError::internal(format!("no expression {text} of {} here", table.name)))
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        Ok(())
+    }
+}

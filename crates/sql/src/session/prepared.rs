@@ -1,0 +1,332 @@
+//! Prepared statements: parsed once, bound and planned for a version of the catalog.
+//!
+//! ```text
+//!   text --parse--> ParsedStatement --bind--> Statement --plan--> StatementPlan
+//!                        |                        '------ kept with the catalog's version and
+//!                        '-- kept for ever                the search path; made anew when stale
+//! ```
+//!
+//! A plan that runs is kept with its operators, so that running it again allocates next to
+//! nothing ([`Prepared::take_idle`]).
+
+use super::Session;
+use super::api::ColumnDesc;
+use crate::analyze::statement::{ParamTypes, ParsedStatement, Statement, Utility};
+use crate::analyze::{self, bound::RangeEntry};
+use crate::catalog::{CatalogSnapshot, IndexDef, TableDef};
+use crate::error::{Result, SqlError, State};
+use crate::exec::run::Running;
+use crate::functions::FnContext;
+use crate::plan::{self, IndexParts, PlanEnv, StatementPlan};
+use crate::types::Oid;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What a statement is after binding and planning.
+pub(super) enum Bound {
+    Planned(Arc<StatementPlan>),
+    Utility(Arc<Utility>),
+    /// An empty query string.
+    Empty,
+}
+
+impl Bound {
+    fn share(&self) -> Bound {
+        match self {
+            Bound::Planned(p) => Bound::Planned(Arc::clone(p)),
+            Bound::Utility(u) => Bound::Utility(Arc::clone(u)),
+            Bound::Empty => Bound::Empty,
+        }
+    }
+}
+
+struct Current {
+    bound: Bound,
+    catalog_version: u64,
+    search_path: Vec<Oid>,
+    /// Operators of an earlier run, ready to be run again.
+    idle: Option<Box<Running>>,
+}
+
+/// A statement that was prepared, under a name or for one execution.
+pub struct Prepared {
+    parsed: Option<ParsedStatement>,
+    params: Vec<Oid>,
+    columns: Option<Vec<ColumnDesc>>,
+    current: Mutex<Current>,
+    /// When it was prepared, microseconds since 2000-01-01; for pg_prepared_statements.
+    pub(super) prepared_at: i64,
+    pub(super) from_sql: bool,
+}
+
+impl Prepared {
+    /// The types of `$1`, `$2`, ...
+    pub fn params(&self) -> &[Oid] {
+        &self.params
+    }
+
+    /// The columns of its rows; `None` when it returns none.
+    pub fn columns(&self) -> Option<&[ColumnDesc]> {
+        self.columns.as_deref()
+    }
+
+    /// The statement's text.
+    pub fn text(&self) -> &str {
+        self.parsed.as_ref().map_or("", ParsedStatement::text)
+    }
+
+    /// Work that keeps its thread for long: the driver should not run it among short statements.
+    pub fn is_long_utility(&self) -> bool {
+        match &self.current.lock().bound {
+            Bound::Utility(u) => matches!(
+                **u,
+                Utility::Vacuum(_)
+                    | Utility::CreateIndex(_)
+                    | Utility::AlterTable(_)
+                    | Utility::CreateTableAs(_)
+                    | Utility::Reindex(_)
+                    | Utility::Checkpoint
+                    | Utility::Truncate(_)
+                    | Utility::Drop(_)
+                    | Utility::Copy(_)
+            ),
+            _ => false,
+        }
+    }
+
+    /// Ends a transaction block, so a failed one lets it through.
+    pub(super) fn ends_transaction(&self) -> bool {
+        match &self.current.lock().bound {
+            Bound::Utility(u) => matches!(
+                **u,
+                Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
+            ),
+            _ => false,
+        }
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        self.current.lock().bound.share()
+    }
+
+    /// The operators of an earlier run of the current plan.
+    pub(super) fn take_idle(&self) -> Option<Box<Running>> {
+        self.current.lock().idle.take()
+    }
+
+    /// Keeps a finished run's operators, unless the plan has changed meanwhile.
+    pub(super) fn keep_idle(&self, plan: &Arc<StatementPlan>, running: Box<Running>) {
+        let mut current = self.current.lock();
+        if let Bound::Planned(now) = &current.bound
+            && Arc::ptr_eq(now, plan)
+        {
+            current.idle = Some(running);
+        }
+    }
+}
+
+impl Session {
+    /// The statements of a query string.
+    pub fn parse_statements(&self, sql: &str) -> Result<Vec<ParsedStatement>> {
+        analyze::parse(sql)
+    }
+
+    /// Prepares a statement and keeps it under `name`; the unnamed one is replaced.
+    pub fn prepare(&mut self, name: &str, sql: &str, types: &[Oid]) -> Result<()> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            return Err(SqlError::new(
+                State::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        let mut parsed = self.parse_statements(sql)?;
+        if parsed.len() > 1 {
+            return Err(SqlError::new(
+                State::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            ));
+        }
+        let params = ParamTypes::variable(types.to_vec());
+        let prepared = self.prepare_parsed(parsed.pop(), params, false)?;
+        self.statements.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    /// Prepares one parsed statement (`None`: an empty query) without keeping it by name.
+    pub fn prepare_parsed(
+        &mut self,
+        parsed: Option<ParsedStatement>,
+        mut params: ParamTypes,
+        from_sql: bool,
+    ) -> Result<Arc<Prepared>> {
+        let Some(parsed) = parsed else { return Ok(Arc::new(self.empty_statement())) };
+        if self.block == super::block::Block::Failed && !parsed.ends_transaction() {
+            self.check_not_failed()?;
+        }
+        let catalog = self.catalog()?;
+        let statement =
+            self.around.with_bind_context(&catalog, |cx| analyze::bind(cx, &parsed, &mut params))?;
+        let columns = self.describe(&statement)?;
+        let bound = self.plan(&catalog, statement)?;
+        Ok(Arc::new(Prepared {
+            parsed: Some(parsed),
+            params: params.types().to_vec(),
+            columns,
+            current: Mutex::new(Current {
+                bound,
+                catalog_version: catalog.version,
+                search_path: self.around.search_path(),
+                idle: None,
+            }),
+            prepared_at: self.around.statement_start.get(),
+            from_sql,
+        }))
+    }
+
+    fn empty_statement(&self) -> Prepared {
+        Prepared {
+            parsed: None,
+            params: Vec::new(),
+            columns: None,
+            current: Mutex::new(Current {
+                bound: Bound::Empty,
+                catalog_version: 0,
+                search_path: Vec::new(),
+                idle: None,
+            }),
+            prepared_at: 0,
+            from_sql: false,
+        }
+    }
+
+    /// The columns of a statement's rows, EXECUTE's and FETCH's included.
+    fn describe(&self, statement: &Statement) -> Result<Option<Vec<ColumnDesc>>> {
+        match statement {
+            Statement::Utility(Utility::Execute(e)) => {
+                Ok(self.statement(&e.name)?.columns().map(<[ColumnDesc]>::to_vec))
+            }
+            Statement::Utility(Utility::Fetch(f)) if !f.is_move => {
+                let portal = self.portals.get(&f.cursor);
+                Ok(portal.and_then(|p| p.columns().map(<[ColumnDesc]>::to_vec)))
+            }
+            other => Ok(other.columns().map(|columns| {
+                columns
+                    .into_iter()
+                    .map(|c| ColumnDesc { name: c.name, ty: c.ty, table: c.table, attnum: c.attnum })
+                    .collect()
+            })),
+        }
+    }
+
+    fn plan(&self, catalog: &Arc<CatalogSnapshot>, statement: Statement) -> Result<Bound> {
+        match statement {
+            Statement::Utility(utility) => Ok(Bound::Utility(Arc::new(utility))),
+            query => {
+                let env = SessionPlanEnv { session: self, catalog, explain: false };
+                Ok(Bound::Planned(Arc::new(plan::plan_statement(&env, &query)?)))
+            }
+        }
+    }
+
+    /// Plans a query for EXPLAIN, with the texts that it shows.
+    pub(super) fn plan_for_explain(&mut self, statement: &Statement) -> Result<StatementPlan> {
+        let catalog = self.catalog()?;
+        let env = SessionPlanEnv { session: self, catalog: &catalog, explain: true };
+        plan::plan_statement(&env, statement)
+    }
+
+    /// Binds and plans anew when the catalog or the search path changed since.
+    pub(super) fn revalidate(&mut self, prepared: &Prepared) -> Result<()> {
+        let Some(parsed) = &prepared.parsed else { return Ok(()) };
+        let catalog = self.catalog()?;
+        {
+            let current = prepared.current.lock();
+            let same_catalog =
+                current.catalog_version == catalog.version && catalog.version != u64::MAX;
+            if same_catalog && self.around.is_path(&current.search_path) {
+                return Ok(());
+            }
+        }
+        let mut params = ParamTypes::fixed(prepared.params.clone());
+        let statement =
+            self.around.with_bind_context(&catalog, |cx| analyze::bind(cx, parsed, &mut params))?;
+        if !same_columns(&self.describe(&statement)?, &prepared.columns) {
+            return Err(SqlError::new(
+                State::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            ));
+        }
+        let bound = self.plan(&catalog, statement)?;
+        let search_path = self.around.search_path();
+        let catalog_version = catalog.version;
+        *prepared.current.lock() = Current { bound, catalog_version, search_path, idle: None };
+        Ok(())
+    }
+
+    /// The prepared statement of this name.
+    pub fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.statements.get(name).cloned().ok_or_else(|| super::unknown_statement(name))
+    }
+
+    /// Forgets a prepared statement; one that is not there is no error (the protocol's Close).
+    pub fn close_statement(&mut self, name: &str) -> bool {
+        self.statements.remove(name).is_some()
+    }
+}
+
+fn same_columns(a: &Option<Vec<ColumnDesc>>, b: &Option<Vec<ColumnDesc>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.iter().map(|c| c.ty).eq(b.iter().map(|c| c.ty)),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// What the planner asks of the session.
+struct SessionPlanEnv<'a> {
+    session: &'a Session,
+    catalog: &'a Arc<CatalogSnapshot>,
+    explain: bool,
+}
+
+impl PlanEnv for SessionPlanEnv<'_> {
+    fn functions(&self) -> &dyn FnContext {
+        &self.session.around
+    }
+
+    fn size(&self, table: &TableDef) -> (f64, f64) {
+        use inkling_storage::ids::Fork;
+        let pool = &self.session.around.db.engine.pool;
+        let pages = pool.block_count(table.rel, Fork::Main).map_or(0.0, f64::from);
+        if table.relpages > 0 && table.reltuples >= 0.0 {
+            // The density that was measured, at the size of today.
+            return (pages, (f64::from(table.reltuples) / f64::from(table.relpages) * pages).round());
+        }
+        let width: f64 = table
+            .live_columns()
+            .map(|c| crate::types::info(c.ty.oid).map_or(32.0, |t| f64::from(t.len.max(4))))
+            .sum();
+        // As PostgreSQL does for a table that was never vacuumed: at least ten pages.
+        let pages_assumed = if table.relpages == 0 { pages.max(10.0) } else { pages };
+        (pages_assumed, (pages_assumed * 8152.0 / (width + 28.0)).floor().max(1.0))
+    }
+
+    fn index_parts(&self, table: &Arc<TableDef>, index: &IndexDef) -> Result<Arc<IndexParts>> {
+        let bind = |text: &String| {
+            self.session.around.with_bind_context(self.catalog, |cx| {
+                analyze::bind_stored_expr(cx, table, text)
+            })
+        };
+        let exprs = index
+            .columns
+            .iter()
+            .map(|c| c.expr.as_ref().map(bind).transpose())
+            .collect::<Result<Vec<_>>>()?;
+        let predicate = index.predicate.as_ref().map(bind).transpose()?;
+        Ok(Arc::new(IndexParts { exprs, predicate }))
+    }
+
+    fn text(&self, e: &analyze::bound::Expr, levels: &[Vec<RangeEntry>]) -> Option<Box<str>> {
+        self.explain.then(|| analyze::deparse::expr_in(e, levels, self.catalog).into())
+    }
+}

@@ -1,0 +1,633 @@
+//! Statements without a plan: transaction control, settings, data definition, maintenance,
+//! EXPLAIN, PREPARE and EXECUTE, cursors.
+
+use super::api::{CommandTag, Progress, RowSink};
+use super::block::Block;
+use super::portal::{Execution, Portal};
+use super::prepared::Bound;
+use super::run::read_only_error;
+use super::{Session, copy, no_transaction, unknown_statement};
+use crate::analyze::statement::{
+    DeclareCursor, Discard, Execute, Explain, Fetch, FetchDirection, Lock, ParamTypes, Prepare,
+    ResetTarget, SetVariable, ShowTarget, Statement, TransactionModes, Utility, Vacuum,
+};
+use crate::analyze::{self, bound::Expr};
+use crate::catalog::TableDef;
+use crate::catalog::ddl::{self, DdlContext, DdlHost, RowFn};
+use crate::error::{Result, Severity, SqlError, State};
+use crate::exec::Step;
+use crate::exec::run::Running;
+use crate::settings::ChangeSource;
+use crate::types::{Datum, Oid, TypeRef};
+use inkling_storage::engine::CheckpointKind;
+use inkling_storage::lock::{LockMode, LockResult, LockTag, LockWait};
+use std::sync::Arc;
+
+impl Session {
+    pub(super) fn utility(
+        &mut self,
+        portal: &mut Portal,
+        utility: &Arc<Utility>,
+        sink: &mut dyn RowSink,
+        max_rows: u64,
+    ) -> Result<Progress> {
+        if let Some(done) = self.transaction_control(utility)? {
+            return Ok(complete(portal, done));
+        }
+        match &**utility {
+            Utility::Nothing { tag, notice } => {
+                self.ensure_transaction()?;
+                self.notice(notice.clone());
+                Ok(complete(portal, tag))
+            }
+            Utility::Show(target) => {
+                let (rows, types) = self.show(target)?;
+                self.start_rows(portal, rows, types, Some(CommandTag::Plain("SHOW")), sink, max_rows)
+            }
+            Utility::Explain(e) => {
+                self.ensure_transaction()?;
+                self.explain(portal, e, sink, max_rows)
+            }
+            Utility::Execute(e) => self.execute(portal, e, sink, max_rows),
+            Utility::Fetch(f) => self.fetch(portal, f, sink),
+            Utility::Copy(c) => {
+                self.ensure_transaction()?;
+                self.start_copy(portal, c, sink)
+            }
+            other => {
+                if let Some(wait) = self.simple_utility(other)? {
+                    let handle = wait.handle();
+                    portal.execution = Execution::Locking(wait);
+                    return Ok(Progress::Wait(handle));
+                }
+                Ok(complete(portal, other.tag()))
+            }
+        }
+    }
+
+    /// BEGIN and its kin; the tag when it was one of them.
+    fn transaction_control(&mut self, utility: &Utility) -> Result<Option<&'static str>> {
+        match utility {
+            Utility::Begin { modes, .. } => self.begin(*modes)?,
+            Utility::Commit { chain } => {
+                if !self.commit(*chain)? {
+                    return Ok(Some("ROLLBACK"));
+                }
+            }
+            Utility::Rollback { chain } => self.rollback(*chain)?,
+            Utility::Savepoint(name) => self.savepoint(name)?,
+            Utility::Release(name) => self.release_savepoint(name)?,
+            Utility::RollbackTo(name) => self.rollback_to_savepoint(name)?,
+            Utility::SetTransaction(modes) => {
+                if self.block == Block::Idle {
+                    self.ensure_transaction()?;
+                }
+                self.set_transaction(*modes)?;
+            }
+            Utility::SetSessionCharacteristics(modes) => self.set_characteristics(*modes)?,
+            Utility::PrepareTransaction(_)
+            | Utility::CommitPrepared(_)
+            | Utility::RollbackPrepared(_)
+            | Utility::SetTransactionSnapshot(_) => {
+                return Err(SqlError::unsupported(utility.tag()));
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(utility.tag()))
+    }
+
+    fn set_characteristics(&mut self, modes: TransactionModes) -> Result<()> {
+        use crate::analyze::statement::IsolationLevel as Level;
+        if let Some(level) = modes.isolation {
+            let name = match level {
+                Level::ReadUncommitted => "read uncommitted",
+                Level::ReadCommitted => "read committed",
+                Level::RepeatableRead => "repeatable read",
+                Level::Serializable => "serializable",
+            };
+            self.set_plain("default_transaction_isolation", name, false)?;
+        }
+        if let Some(read_only) = modes.read_only {
+            let value = if read_only { "on" } else { "off" };
+            self.set_plain("default_transaction_read_only", value, false)?;
+        }
+        match modes.deferrable {
+            Some(true) => Err(SqlError::unsupported("a DEFERRABLE transaction")),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_plain(&mut self, name: &str, value: &str, local: bool) -> Result<()> {
+        let in_transaction = self.tx.is_some();
+        self.around.set(name, value, ChangeSource::Session, local, in_transaction)
+    }
+
+    /// Statements that give no rows. A wait: the statement begins anew when it is over.
+    fn simple_utility(&mut self, utility: &Utility) -> Result<Option<LockWait>> {
+        match utility {
+            Utility::Set(v) => self.set_variable(v)?,
+            Utility::Reset(target) => self.reset(target)?,
+            Utility::Prepare(p) => self.prepare_sql(p)?,
+            Utility::Deallocate(name) => self.deallocate(name.as_deref())?,
+            Utility::DeclareCursor(c) => return self.declare(c),
+            Utility::Close(name) => self.close_cursor(name.as_deref())?,
+            Utility::Discard(what) => self.discard(*what)?,
+            Utility::UnlistenAll => {}
+            Utility::Lock(l) => return self.lock_table(l),
+            Utility::Checkpoint => {
+                self.around.db.engine.checkpoint(CheckpointKind::Requested)?;
+            }
+            Utility::Vacuum(v) => return self.vacuum(v),
+            _ => return self.define(utility),
+        }
+        Ok(None)
+    }
+
+    fn set_variable(&mut self, v: &SetVariable) -> Result<()> {
+        self.ensure_transaction()?;
+        if v.local && self.block != Block::Open {
+            self.notice(
+                SqlError::new(
+                    State::NO_ACTIVE_SQL_TRANSACTION,
+                    "SET LOCAL can only be used in transaction blocks",
+                )
+                .severity(Severity::Warning),
+            );
+        }
+        match (v.value(), v.name.as_str()) {
+            (Some(value), "transaction_isolation") => self.set_isolation_by_name(&value),
+            (Some(value), "transaction_read_only") => {
+                let on = matches!(value.as_str(), "on" | "true" | "1" | "yes");
+                self.set_transaction(TransactionModes {
+                    read_only: Some(on),
+                    ..TransactionModes::default()
+                })
+            }
+            (Some(value), name) => self.set_plain(name, &value, v.local),
+            (None, name) => {
+                self.around.settings_mut().reset(name, true)?;
+                self.around.refresh();
+                Ok(())
+            }
+        }
+    }
+
+    fn set_isolation_by_name(&mut self, value: &str) -> Result<()> {
+        use crate::analyze::statement::IsolationLevel as Level;
+        let level = match value.to_ascii_lowercase().as_str() {
+            "read uncommitted" => Level::ReadUncommitted,
+            "read committed" => Level::ReadCommitted,
+            "repeatable read" => Level::RepeatableRead,
+            "serializable" => Level::Serializable,
+            _ => {
+                return Err(SqlError::new(
+                    State::INVALID_PARAMETER_VALUE,
+                    format!("invalid value for parameter \"transaction_isolation\": \"{value}\""),
+                ));
+            }
+        };
+        self.set_transaction(TransactionModes {
+            isolation: Some(level),
+            ..TransactionModes::default()
+        })
+    }
+
+    fn reset(&mut self, target: &ResetTarget) -> Result<()> {
+        self.ensure_transaction()?;
+        match target {
+            ResetTarget::Name(name) => self.around.settings_mut().reset(name, true)?,
+            ResetTarget::All => self.around.settings_mut().reset_all(true)?,
+        }
+        self.around.refresh();
+        Ok(())
+    }
+
+    fn show(&mut self, target: &ShowTarget) -> Result<(Vec<Vec<Datum>>, Vec<TypeRef>)> {
+        let text = TypeRef::plain(Oid::TEXT);
+        match target {
+            ShowTarget::Name(name) => {
+                let value = match (name.as_str(), &self.tx) {
+                    ("transaction_isolation", Some(tx)) => {
+                        super::block::isolation_name(tx.isolation()).to_owned()
+                    }
+                    ("transaction_isolation", None) => {
+                        self.around.with_decoded(|d| d.default_isolation.clone())
+                    }
+                    ("transaction_read_only", Some(tx)) => {
+                        if tx.is_read_only() { "on" } else { "off" }.to_owned()
+                    }
+                    _ => self.around.settings().show(name)?,
+                };
+                Ok((vec![vec![Datum::text(value)]], vec![text]))
+            }
+            ShowTarget::All => {
+                let settings = self.around.settings();
+                let rows = settings
+                    .all()
+                    .into_iter()
+                    .map(|(def, value, ..)| {
+                        let shown = crate::settings::format_value(def, &value);
+                        vec![def.name, &shown, def.description].into_iter().map(Datum::text).collect()
+                    })
+                    .collect();
+                Ok((rows, vec![text; 3]))
+            }
+        }
+    }
+
+    /// Makes `rows` the portal's result and begins to send them.
+    pub(super) fn start_rows(
+        &mut self,
+        portal: &mut Portal,
+        rows: Vec<Vec<Datum>>,
+        types: Vec<TypeRef>,
+        tag: Option<CommandTag>,
+        sink: &mut dyn RowSink,
+        max_rows: u64,
+    ) -> Result<Progress> {
+        portal.execution = Execution::Rows { rows: rows.into_iter(), types, tag, sent: 0 };
+        self.step_portal(portal, sink, max_rows)
+    }
+
+    // --- prepared statements ---
+
+    fn prepare_sql(&mut self, p: &Prepare) -> Result<()> {
+        self.ensure_transaction()?;
+        if self.statements.contains_key(&p.name) {
+            return Err(SqlError::new(
+                State::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{}\" already exists", p.name),
+            ));
+        }
+        let params = ParamTypes::variable(p.types.clone());
+        let prepared = self.prepare_parsed(Some(p.statement.clone()), params, true)?;
+        self.statements.insert(p.name.clone(), prepared);
+        Ok(())
+    }
+
+    fn deallocate(&mut self, name: Option<&str>) -> Result<()> {
+        self.ensure_transaction()?;
+        match name {
+            None => self.statements.clear(),
+            Some(name) if self.statements.remove(name).is_some() => {}
+            Some(name) => return Err(unknown_statement(name)),
+        }
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        portal: &mut Portal,
+        e: &Execute,
+        sink: &mut dyn RowSink,
+        max_rows: u64,
+    ) -> Result<Progress> {
+        let prepared = self.statement(&e.name)?;
+        let args = self.around.with_bind_context(&self.around.catalog(), |cx| {
+            analyze::coerce_arguments(cx, &e.name, &e.args, prepared.params())
+        })?;
+        let params = args
+            .iter()
+            .map(|a| crate::exec::eval_const(a, &self.around, &portal.params))
+            .collect::<Result<Vec<_>>>()?;
+        let inner = Portal::new(prepared, params);
+        if let Some(columns) = inner.columns() {
+            sink.columns(columns)?;
+        }
+        portal.execution = Execution::Nested(Box::new(inner));
+        self.step_portal(portal, sink, max_rows)
+    }
+
+    // --- cursors ---
+
+    fn declare(&mut self, c: &DeclareCursor) -> Result<Option<LockWait>> {
+        if self.block != Block::Open {
+            return Err(SqlError::new(
+                State::NO_ACTIVE_SQL_TRANSACTION,
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
+        }
+        if c.hold {
+            return Err(SqlError::unsupported("DECLARE CURSOR ... WITH HOLD"));
+        }
+        if c.binary {
+            return Err(SqlError::unsupported("DECLARE ... BINARY CURSOR"));
+        }
+        if c.scroll == Some(true) {
+            return Err(SqlError::unsupported("DECLARE ... SCROLL CURSOR"));
+        }
+        if self.portals.contains_key(&c.name) {
+            return Err(SqlError::new(
+                State::DUPLICATE_CURSOR,
+                format!("cursor \"{}\" already exists", c.name),
+            ));
+        }
+        let prepared = self.prepare_query(Statement::Select(c.query.clone()))?;
+        let mut portal = Portal::new(Arc::new(prepared), Vec::new());
+        portal.is_cursor = true;
+        let Bound::Planned(plan) = portal.prepared.bound() else {
+            return Err(SqlError::internal("a cursor's query has a plan"));
+        };
+        for (table, _) in &plan.tables {
+            if let Some(wait) = self.acquire(table.oid, LockMode::AccessShare, false)? {
+                return Ok(Some(wait));
+            }
+        }
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let snapshot = tx.statement_snapshot();
+        // Held until the transaction ends, so that later statements cannot let it go.
+        let _until_the_end = tx.hold_snapshot(snapshot);
+        let running = Box::new(Running::start(Arc::clone(&plan), Vec::new(), snapshot)?);
+        portal.execution = Execution::Running { plan, running, pending: false, rows: 0 };
+        self.portals.insert(c.name.clone(), portal);
+        Ok(None)
+    }
+
+    fn fetch(
+        &mut self,
+        portal: &mut Portal,
+        f: &Fetch,
+        sink: &mut dyn RowSink,
+    ) -> Result<Progress> {
+        let count = match f.direction {
+            FetchDirection::Forward(n) if n >= 0 => n as u64,
+            FetchDirection::Relative(1) => 1,
+            _ => {
+                return Err(SqlError::new(
+                    State::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    "cursor can only scan forward",
+                )
+                .hint("Declare it with SCROLL option to enable backward scan."));
+            }
+        };
+        let mut cursor = self.portals.remove(&f.cursor).ok_or_else(|| {
+            SqlError::new(
+                State::INVALID_CURSOR_NAME,
+                format!("cursor \"{}\" does not exist", f.cursor),
+            )
+        })?;
+        if !f.is_move && let Some(columns) = cursor.columns() {
+            sink.columns(columns)?;
+        }
+        let outcome = self.fetch_rows(&mut cursor, count, f.is_move, sink);
+        self.portals.insert(f.cursor.clone(), cursor);
+        let tag = match outcome? {
+            Fetched::Rows(n) if f.is_move => CommandTag::Move(n),
+            Fetched::Rows(n) => CommandTag::Fetch(n),
+            Fetched::Wait(handle) => return Ok(Progress::Wait(handle)),
+        };
+        portal.execution = Execution::Done(tag);
+        Ok(Progress::Complete(tag))
+    }
+
+    fn fetch_rows(
+        &mut self,
+        cursor: &mut Portal,
+        count: u64,
+        is_move: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<Fetched> {
+        let mut sent = 0;
+        while sent < count {
+            let Execution::Running { running, .. } = &mut cursor.execution else { break };
+            match self.next_row(running)? {
+                Step::Row => {}
+                // Only a cursor over locked rows waits, and only before its first row.
+                Step::Wait(handle) if sent == 0 => return Ok(Fetched::Wait(handle)),
+                Step::Wait(handle) => {
+                    handle.block();
+                    continue;
+                }
+                Step::Done => {
+                    cursor.execution = Execution::Done(CommandTag::Select(0));
+                    break;
+                }
+            }
+            if !is_move {
+                sink.row(running.row(), &cursor.types, &self.around)?;
+            }
+            sent += 1;
+        }
+        Ok(Fetched::Rows(sent))
+    }
+
+    fn close_cursor(&mut self, name: Option<&str>) -> Result<()> {
+        self.ensure_transaction()?;
+        match name {
+            None => self.portals.retain(|_, p| !p.is_cursor),
+            Some(name) if self.portals.remove(name).is_some() => {}
+            Some(name) => {
+                return Err(SqlError::new(
+                    State::INVALID_CURSOR_NAME,
+                    format!("cursor \"{name}\" does not exist"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, what: Discard) -> Result<()> {
+        match what {
+            Discard::All => {
+                if self.block == Block::Open {
+                    return Err(not_in_block("DISCARD ALL"));
+                }
+                self.portals.clear();
+                self.statements.clear();
+                self.around.settings_mut().reset_all(false)?;
+                self.around.refresh();
+                let locks = &self.around.db.engine.locks;
+                locks.release_session_locks(self.txn_session.owner());
+            }
+            Discard::Plans | Discard::Sequences | Discard::Temp => {}
+        }
+        Ok(())
+    }
+
+    // --- locks, maintenance, data definition ---
+
+    pub(super) fn acquire(
+        &mut self,
+        table: Oid,
+        mode: LockMode,
+        nowait: bool,
+    ) -> Result<Option<LockWait>> {
+        let tx = self.tx.as_ref().ok_or_else(no_transaction)?;
+        let locks = &self.around.db.engine.locks;
+        let tag = LockTag::Relation(table.0);
+        if nowait {
+            return match locks.try_acquire(tx.lock_owner(), tag, mode) {
+                true => Ok(None),
+                false => {
+                    let catalog = self.around.catalog();
+                    let name = catalog.table(table).map_or("?", |t| t.name.as_str());
+                    Err(SqlError::new(
+                        State::LOCK_NOT_AVAILABLE,
+                        format!("could not obtain lock on relation \"{name}\""),
+                    ))
+                }
+            };
+        }
+        match locks.acquire(tx.lock_owner(), tag, mode) {
+            LockResult::Granted => Ok(None),
+            LockResult::Wait(wait) => Ok(Some(wait)),
+        }
+    }
+
+    fn lock_table(&mut self, l: &Lock) -> Result<Option<LockWait>> {
+        if self.block != Block::Open {
+            return Err(SqlError::new(
+                State::NO_ACTIVE_SQL_TRANSACTION,
+                "LOCK TABLE can only be used in transaction blocks",
+            ));
+        }
+        use crate::analyze::statement::TableLockMode as T;
+        let mode = match l.mode {
+            T::AccessShare => LockMode::AccessShare,
+            T::RowShare => LockMode::RowShare,
+            T::RowExclusive => LockMode::RowExclusive,
+            T::ShareUpdateExclusive => LockMode::ShareUpdateExclusive,
+            T::Share => LockMode::Share,
+            T::ShareRowExclusive => LockMode::ShareRowExclusive,
+            T::Exclusive => LockMode::Exclusive,
+            T::AccessExclusive => LockMode::AccessExclusive,
+        };
+        for table in &l.tables {
+            if let Some(wait) = self.acquire(table.oid, mode, l.nowait)? {
+                return Ok(Some(wait));
+            }
+        }
+        Ok(None)
+    }
+
+    fn vacuum(&mut self, v: &Vacuum) -> Result<Option<LockWait>> {
+        if v.is_vacuum && self.block == Block::Open {
+            return Err(not_in_block("VACUUM"));
+        }
+        if v.full {
+            return Err(SqlError::unsupported("VACUUM FULL"));
+        }
+        self.ensure_transaction()?;
+        let catalog = self.catalog()?;
+        let targets: Vec<Arc<TableDef>> = match v.targets.is_empty() {
+            false => v.targets.iter().map(|t| Arc::clone(&t.table)).collect(),
+            true => {
+                let plain = |t: &&Arc<TableDef>| t.kind == crate::catalog::RelationKind::Table;
+                catalog.tables.values().filter(plain).cloned().collect()
+            }
+        };
+        for table in targets {
+            if let Some(wait) = self.acquire(table.oid, LockMode::ShareUpdateExclusive, false)? {
+                return Ok(Some(wait));
+            }
+            let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+            crate::catalog::maintain::maintain(&self.around.db.engine, tx, &table, v)?;
+        }
+        self.finish_definition()?;
+        Ok(None)
+    }
+
+    fn define(&mut self, utility: &Utility) -> Result<Option<LockWait>> {
+        self.ensure_transaction()?;
+        if self.tx.as_ref().is_some_and(|tx| tx.is_read_only()) {
+            return Err(read_only_error(utility.tag()));
+        }
+        let catalog = self.catalog()?;
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let engine = Arc::clone(&self.around.db.engine);
+        if let Some(wait) = ddl::lock(&engine, tx, &catalog, utility)? {
+            return Ok(Some(wait));
+        }
+        let host = SessionDdlHost { around: &self.around };
+        let mut cx = DdlContext {
+            engine: &engine,
+            tx,
+            catalog,
+            user: self.around.user,
+            host: &host,
+            notices: Vec::new(),
+        };
+        let outcome = ddl::execute(&mut cx, utility);
+        self.notices.append(&mut cx.notices);
+        outcome?;
+        self.finish_definition()?;
+        Ok(None)
+    }
+
+    /// The catalog has changed: this transaction reads its own version from now on.
+    pub(super) fn finish_definition(&mut self) -> Result<()> {
+        self.end_statement(true)?;
+        self.reload_own_catalog()
+    }
+
+    // --- EXPLAIN ---
+
+    fn explain(
+        &mut self,
+        portal: &mut Portal,
+        e: &Explain,
+        sink: &mut dyn RowSink,
+        max_rows: u64,
+    ) -> Result<Progress> {
+        let plan = self.plan_for_explain(&e.statement)?;
+        let options = crate::plan::ExplainOptions::of(e);
+        if e.analyze {
+            return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
+        }
+        let lines = crate::plan::explain(&plan, &options);
+        let rows = lines.into_iter().map(|l| vec![Datum::text(l)]).collect();
+        let types = portal.types.clone();
+        let tag = Some(CommandTag::Plain("EXPLAIN"));
+        self.start_rows(portal, rows, types, tag, sink, max_rows)
+    }
+}
+
+enum Fetched {
+    Rows(u64),
+    Wait(inkling_storage::wait::WaitHandle),
+}
+
+fn complete(portal: &mut Portal, tag: &'static str) -> Progress {
+    let tag = CommandTag::Plain(tag);
+    portal.execution = Execution::Done(tag);
+    Progress::Complete(tag)
+}
+
+fn not_in_block(what: &str) -> SqlError {
+    SqlError::new(
+        State::ACTIVE_SQL_TRANSACTION,
+        format!("{what} cannot run inside a transaction block"),
+    )
+}
+
+/// What data definition asks of the session.
+pub(super) struct SessionDdlHost<'a> {
+    pub around: &'a super::around::Around,
+}
+
+impl DdlHost for SessionDdlHost<'_> {
+    fn compile(&self, expr: &Expr) -> Result<RowFn<'_>> {
+        let compiled = crate::exec::compile_row_expr(expr)?;
+        Ok(Box::new(move |row: &[Datum]| compiled.eval(row, self.around)))
+    }
+
+    fn bind_text(&self, table: &TableDef, text: &str) -> Result<Expr> {
+        let catalog = self.around.catalog();
+        self.around.with_bind_context(&catalog, |cx| analyze::bind_stored_expr(cx, table, text))
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        self.around.cancel.check()
+    }
+}
+
+impl Session {
+    pub(super) fn start_copy(
+        &mut self,
+        portal: &mut Portal,
+        c: &crate::analyze::statement::CopyTable,
+        sink: &mut dyn RowSink,
+    ) -> Result<Progress> {
+        copy::start(self, portal, c, sink)
+    }
+}
