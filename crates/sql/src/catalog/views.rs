@@ -1,8 +1,7 @@
 //! The system views, as SQL over the system relations and a few functions of the session.
 //!
 //! They are made like any user's view when a data directory is created: parsed, bound, described
-//! in pg_class and pg_attribute, their text kept in pg_rewrite. The functions called `inkling_*`
-//! are answered by the session (see `functions/`).
+//! in pg_class and pg_attribute, their text kept in pg_rewrite.
 
 /// (schema, name, query).
 pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
@@ -67,12 +66,11 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       where c.relkind in ('r', 'm', 'p') and i.relkind in ('i', 'I')",
     ),
     ("pg_catalog", "pg_settings", "select * from pg_catalog.pg_show_all_settings()"),
-    ("pg_catalog", "pg_stat_activity", "select * from pg_catalog.inkling_stat_activity()"),
+    ("pg_catalog", "pg_stat_activity", "select * from pg_catalog.pg_stat_get_activity(null::int4)"),
     ("pg_catalog", "pg_locks", "select * from pg_catalog.pg_lock_status()"),
     ("pg_catalog", "pg_prepared_statements", "select * from pg_catalog.pg_prepared_statement()"),
     ("pg_catalog", "pg_cursors", "select * from pg_catalog.pg_cursor()"),
     ("pg_catalog", "pg_stat_wal", "select * from pg_catalog.pg_stat_get_wal()"),
-    ("pg_catalog", "pg_stat_bgwriter", "select * from pg_catalog.inkling_stat_bgwriter()"),
     ("pg_catalog", "pg_timezone_names", "select * from pg_catalog.pg_timezone_names()"),
     (
         "information_schema",

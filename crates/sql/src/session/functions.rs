@@ -1,0 +1,308 @@
+//! The built-in functions that ask the session or the catalog, by name.
+//!
+//! What is not answered here is refused by name (0A000): pg_proc lists PostgreSQL's functions, so
+//! that clients find what they look for, and a call says plainly what is not there yet.
+
+use super::CancelReason;
+use super::around::Around;
+use crate::catalog::info;
+use crate::error::{Result, SqlError, State};
+use crate::functions::FnContext;
+use crate::settings::{self, Kind};
+use crate::types::{Datum, Oid};
+
+fn text_arg(args: &[Datum], at: usize) -> Option<&str> {
+    match args.get(at) {
+        Some(Datum::Text(t)) => Some(t),
+        _ => None,
+    }
+}
+
+fn int_arg(args: &[Datum], at: usize) -> i64 {
+    match args.get(at) {
+        Some(Datum::Int2(v)) => i64::from(*v),
+        Some(Datum::Int4(v)) => i64::from(*v),
+        Some(Datum::Int8(v)) => *v,
+        _ => 0,
+    }
+}
+
+fn optional(text: Option<impl Into<compact_str::CompactString>>) -> Datum {
+    text.map_or(Datum::Null, Datum::text)
+}
+
+/// Answers a scalar function.
+pub(super) fn call(around: &Around, name: &str, args: &[Datum]) -> Result<Datum> {
+    if let Some(answer) = session_call(around, name, args)? {
+        return Ok(answer);
+    }
+    let view = info::View {
+        catalog: &around.catalog(),
+        path: &around.search_path(),
+        engine: &around.db.engine,
+    };
+    match info::call(&view, name, args)? {
+        Some(answer) => Ok(answer),
+        None => Err(SqlError::unsupported(format!("function {name}"))),
+    }
+}
+
+/// What only the session knows.
+fn session_call(around: &Around, name: &str, args: &[Datum]) -> Result<Option<Datum>> {
+    let answer = match name {
+        "version" => Datum::text(version()),
+        "current_user" | "session_user" | "getpgusername" => Datum::text(around.user_name.as_str()),
+        "current_database" => Datum::text(around.database.as_str()),
+        "current_schema" => {
+            let catalog = around.catalog();
+            let first = around.named_schemas().first().and_then(|s| catalog.schemas.get(s).cloned());
+            optional(first.map(|s| s.name.clone()))
+        }
+        "current_schemas" => current_schemas(around, args),
+        "current_setting" => current_setting(around, args)?,
+        "set_config" => set_config(around, args)?,
+        "pg_backend_pid" => Datum::Int4(around.pid),
+        "pg_postmaster_start_time" | "pg_conf_load_time" => Datum::Timestamp(around.db.started),
+        "pg_is_in_recovery" | "pg_jit_available" => Datum::Bool(false),
+        "pg_cancel_backend" => interrupt(around, args, CancelReason::User),
+        "pg_terminate_backend" => interrupt(around, args, CancelReason::Terminate),
+        "pg_blocking_pids" => {
+            let pids = around.db.engine.locks.blocking_pids(int_arg(args, 0) as i32);
+            let items = pids.into_iter().map(Datum::Int4).collect();
+            crate::catalog::rows::array(Oid::INT4, items)
+        }
+        "pg_current_wal_lsn" => Datum::Int8(around.db.engine.wal.written().raw() as i64),
+        "pg_current_wal_insert_lsn" => Datum::Int8(around.db.engine.wal.inserted().raw() as i64),
+        "pg_current_wal_flush_lsn" => Datum::Int8(around.db.engine.wal.flushed().raw() as i64),
+        "inet_client_port" | "inet_server_port" => Datum::Null,
+        "pg_my_temp_schema" => Datum::Oid(0),
+        "pg_is_other_temp_schema" => Datum::Bool(false),
+        "row_security_active" => Datum::Bool(false),
+        "pg_trigger_depth" => Datum::Int4(0),
+        "pg_notification_queue_usage" => Datum::Float8(0.0),
+        "pg_stat_get_numscans" => Datum::Int8(0),
+        _ if name.starts_with("has_") && name.ends_with("_privilege") => Datum::Bool(true),
+        "pg_has_role" => Datum::Bool(true),
+        _ => return Ok(None),
+    };
+    Ok(Some(answer))
+}
+
+fn version() -> String {
+    format!(
+        "PostgreSQL {} (Inkling {}) on {}-linux, 64-bit",
+        settings::defs::SERVER_VERSION,
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH
+    )
+}
+
+fn current_schemas(around: &Around, args: &[Datum]) -> Datum {
+    let implicit = matches!(args.first(), Some(Datum::Bool(true)));
+    let schemas = if implicit { around.search_path() } else { around.named_schemas() };
+    let catalog = around.catalog();
+    let names = schemas.iter().filter_map(|s| catalog.schemas.get(s));
+    let items = names.map(|s| Datum::text(s.name.as_str())).collect();
+    crate::catalog::rows::array(Oid::NAME, items)
+}
+
+fn current_setting(around: &Around, args: &[Datum]) -> Result<Datum> {
+    let name = text_arg(args, 0).unwrap_or_default();
+    let missing_ok = matches!(args.get(1), Some(Datum::Bool(true)));
+    match around.settings().show(name) {
+        Ok(value) => Ok(Datum::text(value)),
+        Err(_) if missing_ok => Ok(Datum::Null),
+        Err(e) => Err(e),
+    }
+}
+
+fn set_config(around: &Around, args: &[Datum]) -> Result<Datum> {
+    let Some(name) = text_arg(args, 0) else {
+        return Err(SqlError::new(
+            State::NULL_VALUE_NOT_ALLOWED,
+            "SET requires parameter name",
+        ));
+    };
+    let local = matches!(args.get(2), Some(Datum::Bool(true)));
+    around.set_from_function(name, text_arg(args, 1).unwrap_or_default(), local)?;
+    around.settings().show(name).map(Datum::text)
+}
+
+fn interrupt(around: &Around, args: &[Datum], reason: CancelReason) -> Datum {
+    Datum::Bool(around.db.interrupt(int_arg(args, 0) as i32, reason))
+}
+
+/// Answers a set-returning function.
+pub(super) fn call_set(around: &Around, name: &str, _args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+    match name {
+        "pg_show_all_settings" => Ok(all_settings(around)),
+        "pg_stat_get_activity" => Ok(activity(around)),
+        "pg_lock_status" => Ok(locks(around)),
+        "pg_stat_get_wal" => Ok(vec![wal_stats(around)]),
+        "pg_partition_ancestors" | "pg_get_publication_tables" | "pg_prepared_xact"
+        | "pg_get_replication_slots" | "pg_stat_get_wal_senders" | "pg_hba_file_rules"
+        | "pg_show_all_file_settings" | "pg_stat_get_progress_info" | "pg_cursor"
+        | "pg_tablespace_databases" => Ok(Vec::new()),
+        "pg_timezone_names" => Ok(time_zones(around)),
+        _ => Err(SqlError::unsupported(format!("function {name}"))),
+    }
+}
+
+fn all_settings(around: &Around) -> Vec<Vec<Datum>> {
+    let settings = around.settings();
+    settings
+        .all()
+        .into_iter()
+        .map(|(def, value, reset, source)| {
+            let (kind, unit, min, max, words) = match def.kind {
+                Kind::Bool => ("bool", None, None, None, None),
+                Kind::Int { min, max, unit } => {
+                    ("integer", unit.as_str(), Some(min.to_string()), Some(max.to_string()), None)
+                }
+                Kind::Real { min, max } => {
+                    ("real", None, Some(min.to_string()), Some(max.to_string()), None)
+                }
+                Kind::Enum(words) => ("enum", None, None, None, Some(words)),
+                Kind::Text => ("string", None, None, None, None),
+            };
+            let words = words.map_or(Datum::Null, |w| {
+                let items = w.iter().map(|w| Datum::text(*w)).collect();
+                crate::catalog::rows::array(Oid::TEXT, items)
+            });
+            vec![
+                Datum::text(def.name),
+                Datum::text(value),
+                optional(unit),
+                Datum::text(def.group),
+                Datum::text(def.description),
+                Datum::Null,
+                Datum::text(def.context.as_str()),
+                Datum::text(kind),
+                Datum::text(source.as_str()),
+                optional(min),
+                optional(max),
+                words,
+                Datum::text(def.default),
+                Datum::text(reset),
+                Datum::Null,
+                Datum::Null,
+                Datum::Bool(false),
+            ]
+        })
+        .collect()
+}
+
+fn activity(around: &Around) -> Vec<Vec<Datum>> {
+    let catalog = around.catalog();
+    around
+        .db
+        .sessions()
+        .into_iter()
+        .map(|s| {
+            let role = catalog.role_names.get(&s.user).copied().unwrap_or(Oid::INVALID);
+            let address = s.client.rsplit_once(':');
+            let port = address.and_then(|(_, p)| p.parse().ok());
+            vec![
+                Datum::Oid(Oid::POSTGRES_DATABASE.0),
+                Datum::text(around.database.as_str()),
+                Datum::Int4(s.pid),
+                Datum::Null,
+                Datum::Oid(role.0),
+                Datum::text(s.user),
+                Datum::text(""),
+                optional(address.map(|(host, _)| host)),
+                Datum::Null,
+                port.map_or(Datum::Null, Datum::Int4),
+                Datum::Timestamp(s.started),
+                Datum::Null,
+                Datum::Timestamp(s.changed),
+                Datum::Timestamp(s.changed),
+                Datum::Null,
+                Datum::Null,
+                Datum::text(s.activity.as_str()),
+                Datum::Null,
+                Datum::Null,
+                Datum::Null,
+                Datum::text(s.query),
+                Datum::text("client backend"),
+            ]
+        })
+        .collect()
+}
+
+fn locks(around: &Around) -> Vec<Vec<Datum>> {
+    use inkling_storage::lock::LockTag;
+    let database = Oid::POSTGRES_DATABASE.0;
+    around
+        .db
+        .engine
+        .locks
+        .list()
+        .into_iter()
+        .map(|l| {
+            let mut row = vec![Datum::Null; 16];
+            row[0] = Datum::text(l.tag.kind());
+            match l.tag {
+                LockTag::Relation(oid) => {
+                    row[1] = Datum::Oid(database);
+                    row[2] = Datum::Oid(oid);
+                }
+                LockTag::Tuple(rel, at) => {
+                    row[1] = Datum::Oid(database);
+                    row[2] = Datum::Oid(rel.raw());
+                    row[3] = Datum::Int4(at.block as i32);
+                    row[4] = Datum::Int2(at.slot.raw() as i16);
+                }
+                LockTag::Xid(xid) => row[6] = Datum::Oid(xid.raw() as u32),
+                LockTag::Object(class, object) => {
+                    row[1] = Datum::Oid(database);
+                    row[7] = Datum::Oid(class);
+                    row[8] = Datum::Oid(object);
+                }
+                _ => {}
+            }
+            row[11] = Datum::Int4(l.pid);
+            row[12] = Datum::text(l.mode.to_string());
+            row[13] = Datum::Bool(l.granted);
+            row[14] = Datum::Bool(false);
+            row
+        })
+        .collect()
+}
+
+fn wal_stats(around: &Around) -> Vec<Datum> {
+    let s = around.db.engine.wal.stats();
+    let bytes = crate::types::numeric::Numeric::from(s.bytes as i64);
+    vec![
+        Datum::Int8(s.records as i64),
+        Datum::Int8(s.images as i64),
+        Datum::Numeric(std::sync::Arc::new(bytes)),
+        Datum::Int8(s.ring_full_waits as i64),
+        Datum::Int8(s.writes as i64),
+        Datum::Int8(s.syncs as i64),
+        Datum::Float8(0.0),
+        Datum::Float8(0.0),
+        Datum::Timestamp(around.db.started),
+    ]
+}
+
+fn time_zones(around: &Around) -> Vec<Vec<Datum>> {
+    let now = around.clock_timestamp() + 946_684_800_000_000;
+    let Ok(now) = jiff::Timestamp::from_microsecond(now) else { return Vec::new() };
+    let zone_row = |name: jiff::tz::TimeZoneName| {
+        let zone = jiff::tz::TimeZone::get(name.as_str()).ok()?;
+        let at = zone.to_offset_info(now);
+        let offset = crate::types::Interval {
+            months: 0,
+            days: 0,
+            micros: i64::from(at.offset().seconds()) * 1_000_000,
+        };
+        Some(vec![
+            Datum::text(name.as_str()),
+            Datum::text(at.abbreviation()),
+            Datum::Interval(offset),
+            Datum::Bool(at.dst().is_dst()),
+        ])
+    };
+    jiff::tz::db().available().filter_map(zone_row).collect()
+}
