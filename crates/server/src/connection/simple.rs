@@ -1,0 +1,81 @@
+//! The simple query protocol: a string of statements, answered one after the other.
+
+use super::{Connection, Flow};
+use crate::wire::backend;
+use crate::wire::frontend::Formats;
+use inkling_sql::analyze::statement::ParamTypes;
+use inkling_sql::analyze::ParsedStatement;
+use inkling_sql::error::SqlError;
+use inkling_sql::session::{Activity, CommandTag, Progress};
+
+impl Connection {
+    pub(super) async fn simple_query(&mut self, sql: &str) -> Flow {
+        self.session.set_activity(Activity::Active, Some(sql));
+        self.session.begin_message();
+        self.session.close_portal("");
+        let statements = match self.session.parse_statements(sql) {
+            Ok(statements) => statements,
+            Err(e) => {
+                self.fail(&e);
+                return self.ready().await;
+            }
+        };
+        if statements.is_empty() {
+            backend::empty_query(&mut self.out);
+            return self.ready().await;
+        }
+        let last = statements.len() - 1;
+        for (at, statement) in statements.into_iter().enumerate() {
+            match self.simple_statement(statement).await? {
+                Ok(tag) => {
+                    // The string's last statement has succeeded only when its transaction has.
+                    if at == last && let Err(e) = self.session.finish_implicit() {
+                        self.fail(&e);
+                        break;
+                    }
+                    self.send_notices();
+                    match tag {
+                        CommandTag::Empty => backend::empty_query(&mut self.out),
+                        tag => backend::command_complete(&mut self.out, &tag),
+                    }
+                }
+                Err(e) => {
+                    self.fail(&e);
+                    break;
+                }
+            }
+        }
+        self.ready().await
+    }
+
+    fn fail(&mut self, e: &SqlError) {
+        self.session.statement_failed();
+        self.send_notices();
+        backend::error(&mut self.out, e);
+    }
+
+    async fn simple_statement(
+        &mut self,
+        statement: ParsedStatement,
+    ) -> Result<Result<CommandTag, SqlError>, super::End> {
+        let formats = Formats::all_text();
+        let bound = self
+            .session
+            .prepare_parsed(Some(statement), ParamTypes::none(), false)
+            .and_then(|prepared| self.session.bind("", prepared, Vec::new()));
+        if let Err(e) = bound {
+            return Ok(Err(e));
+        }
+        if let Ok(portal) = self.session.portal("")
+            && let Some(columns) = portal.columns().filter(|_| !portal.tells_columns())
+        {
+            backend::row_description(&mut self.out, columns, &formats);
+        }
+        let outcome = self.run_portal("", &formats, 0, true).await?;
+        Ok(match outcome {
+            Ok(Progress::Complete(tag)) => Ok(tag),
+            Ok(other) => Err(SqlError::internal(format!("a simple query came to {other:?}"))),
+            Err(e) => Err(e),
+        })
+    }
+}
