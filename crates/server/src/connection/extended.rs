@@ -45,9 +45,6 @@ impl Connection {
     fn bind(&mut self, bind: Bind<'_>) -> Result<(), SqlError> {
         let prepared = self.session.statement(bind.statement)?;
         let types = prepared.params();
-        if types.len() == bind.values.len() {
-            // Fewer or more is told by the session, with the counts.
-        }
         let mut values = Vec::with_capacity(bind.values.len());
         for (i, value) in bind.values.iter().enumerate() {
             values.push(match (value, types.get(i)) {

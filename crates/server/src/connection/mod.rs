@@ -120,6 +120,11 @@ impl Connection {
         if self.input.is_empty() {
             self.shrink();
         }
+        match self.stream.try_read_buf(&mut self.input) {
+            Ok(n) => return Ok(n > 0),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e.into()),
+        }
         let cancel = self.registered.cancel.clone();
         let idle = self.session.idle_timeout();
         let read = self.stream.read_buf(&mut self.input);
@@ -342,7 +347,7 @@ impl Connection {
         let cancel = self.registered.cancel.clone();
         let limit = self.session.lock_timeout();
         let started = tokio::time::Instant::now();
-        let canceled = self.session.watch_cancel(handle.event());
+        let watch = cancel.watch(handle.event());
         tokio::pin!(handle);
         loop {
             tokio::select! {
@@ -357,7 +362,7 @@ impl Connection {
                 }
             }
         }
-        drop(canceled);
+        drop(watch);
         Ok(cancel.check())
     }
 

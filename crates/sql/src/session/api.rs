@@ -118,8 +118,18 @@ pub enum CancelReason {
 #[derive(Default)]
 pub struct CancelFlag {
     reason: AtomicU8,
-    /// The event that the session waits for at the moment.
-    waiting: Mutex<Option<Event>>,
+    /// The event that the session waits for at the moment, and whether only the end of the
+    /// session may wake it (it waits for the client, not for a statement).
+    waiting: Mutex<Option<(Event, bool)>>,
+}
+
+/// A wait that a request may wake; dropped when the wait is over.
+pub struct Watch<'a>(&'a CancelFlag);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        *self.0.waiting.lock() = None;
+    }
 }
 
 impl CancelFlag {
@@ -133,7 +143,10 @@ impl CancelFlag {
         let _ = self.reason.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
             (old == 0 || ends).then_some(reason as u8)
         });
-        if let Some(event) = self.waiting.lock().take() {
+        let waiting = self.waiting.lock();
+        if let Some((event, only_end)) = &*waiting
+            && (ends || !only_end)
+        {
             event.wake();
         }
     }
@@ -164,16 +177,23 @@ impl CancelFlag {
         }
     }
 
-    /// Lets a request wake `event`; a request that is already there wakes it at once.
-    pub(crate) fn watch(&self, event: &Event) {
-        *self.waiting.lock() = Some(event.clone());
+    /// Lets a request wake `event`, which a statement waits for; one that is there already wakes
+    /// it at once.
+    pub fn watch(&self, event: &Event) -> Watch<'_> {
+        *self.waiting.lock() = Some((event.clone(), false));
         if self.is_requested() {
             event.wake();
         }
+        Watch(self)
     }
 
-    pub(crate) fn unwatch(&self) {
-        *self.waiting.lock() = None;
+    /// Lets a request to end the session wake `event`: the session waits for its client.
+    pub fn watch_end(&self, event: &Event) -> Watch<'_> {
+        *self.waiting.lock() = Some((event.clone(), true));
+        if self.reason.load(Ordering::Acquire) >= CancelReason::Terminate as u8 {
+            event.wake();
+        }
+        Watch(self)
     }
 
     /// The error that a pending request means.
@@ -221,7 +241,7 @@ mod tests {
     fn a_request_wakes_the_wait_and_is_forgotten_by_the_next_statement() {
         let flag = CancelFlag::new();
         let event = Event::new();
-        flag.watch(&event);
+        let _watch = flag.watch(&event);
         flag.request(CancelReason::User);
         assert!(event.is_woken());
         assert_eq!(flag.check().expect_err("canceled").state.code(), "57014");

@@ -189,6 +189,16 @@ impl Around {
         self.search_path.borrow().schemas.clone()
     }
 
+    /// Whether this is the search path, as resolved now.
+    pub fn is_path(&self, schemas: &[Oid]) -> bool {
+        let path = self.search_path.borrow();
+        if path.version == Some(self.catalog_version()) {
+            return path.schemas == schemas;
+        }
+        drop(path);
+        self.search_path() == schemas
+    }
+
     /// The schemas that the setting names and that exist, without implicit ones.
     pub fn named_schemas(&self) -> Vec<Oid> {
         let explicit =

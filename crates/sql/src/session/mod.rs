@@ -171,6 +171,13 @@ impl Session {
         }
     }
 
+    /// A message of the client begins: a cancel request that came too late for the last one is
+    /// forgotten.
+    pub fn begin_message(&mut self) {
+        self.around.cancel.reset();
+        self.around.statement_start.set(self.around.db.now());
+    }
+
     /// Tells the activity view what the session is at.
     pub fn set_activity(&self, activity: Activity, query: Option<&str>) {
         self.registered.set(activity, query);
@@ -226,6 +233,35 @@ impl Session {
             catalog: &catalog,
         };
         f(&mut env)
+    }
+
+    /// Lends the running transaction to a bulk insert.
+    fn bulk<T>(
+        &mut self,
+        mut f: impl FnMut(&mut crate::exec::run::ExecEnv<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let catalog = self.around.catalog();
+        let mut env = crate::exec::run::ExecEnv {
+            fx: &self.around,
+            engine: &self.around.db.engine,
+            tx,
+            vis: &self.vis,
+            catalog: &catalog,
+        };
+        f(&mut env)
+    }
+
+    /// The snapshot for a statement that is about to run.
+    fn take_statement_snapshot(&mut self) -> Result<inkling_storage::txn::Snapshot> {
+        Ok(self.tx.as_mut().ok_or_else(no_transaction)?.statement_snapshot())
+    }
+
+    fn check_may_write(&self, what: &str) -> Result<()> {
+        match self.tx.as_ref().is_some_and(Transaction::is_read_only) {
+            true => Err(run::read_only_error(what)),
+            false => Ok(()),
+        }
     }
 
     /// One call for the next row of a running plan.

@@ -65,6 +65,12 @@ impl Portal {
         self.prepared.columns()
     }
 
+    /// It tells its columns to the sink when it runs (EXECUTE, FETCH): a driver that describes
+    /// results before running must leave that to the sink.
+    pub fn tells_columns(&self) -> bool {
+        self.prepared.tells_columns()
+    }
+
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }

@@ -94,6 +94,13 @@ impl Prepared {
         }
     }
 
+    pub(super) fn tells_columns(&self) -> bool {
+        match &self.current.lock().bound {
+            Bound::Utility(u) => matches!(**u, Utility::Execute(_) | Utility::Fetch(_)),
+            _ => false,
+        }
+    }
+
     /// Ends a transaction block, so a failed one lets it through.
     pub(super) fn ends_transaction(&self) -> bool {
         match &self.current.lock().bound {
@@ -226,6 +233,31 @@ impl Session {
                 Ok(Bound::Planned(Arc::new(plan::plan_statement(&env, &query)?)))
             }
         }
+    }
+
+    /// Plans a bound query that is run once.
+    pub(super) fn plan_query(&mut self, statement: &Statement) -> Result<StatementPlan> {
+        let catalog = self.catalog()?;
+        let env = SessionPlanEnv { session: self, catalog: &catalog, explain: false };
+        plan::plan_statement(&env, statement)
+    }
+
+    /// A cursor's query, bound already.
+    pub(super) fn prepare_query(&mut self, statement: Statement) -> Result<Prepared> {
+        let catalog = self.catalog()?;
+        let columns = self.describe(&statement)?;
+        let bound = self.plan(&catalog, statement)?;
+        Ok(Prepared {
+            columns,
+            current: Mutex::new(Current {
+                bound,
+                catalog_version: catalog.version,
+                search_path: self.around.search_path(),
+                idle: None,
+            }),
+            prepared_at: self.around.statement_start.get(),
+            ..self.empty_statement()
+        })
     }
 
     /// Plans a query for EXPLAIN, with the texts that it shows.
