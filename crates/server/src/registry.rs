@@ -51,8 +51,7 @@ impl Registry {
             secret: random_i32(),
             cancel: CancelFlag::new(),
         };
-        let entry =
-            Entry { secret: registered.secret, cancel: Arc::clone(&registered.cancel) };
+        let entry = Entry { secret: registered.secret, cancel: Arc::clone(&registered.cancel) };
         entries.insert(pid, entry);
         self.count.fetch_add(1, Ordering::Relaxed);
         Some(registered)

@@ -119,7 +119,10 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-async fn accept(listener: TcpListener, accepted: tokio::sync::mpsc::Sender<(TcpStream, SocketAddr)>) {
+async fn accept(
+    listener: TcpListener,
+    accepted: tokio::sync::mpsc::Sender<(TcpStream, SocketAddr)>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {

@@ -3,8 +3,8 @@
 use super::{Connection, Flow};
 use crate::wire::backend;
 use crate::wire::frontend::Formats;
-use inkling_sql::analyze::statement::ParamTypes;
 use inkling_sql::analyze::ParsedStatement;
+use inkling_sql::analyze::statement::ParamTypes;
 use inkling_sql::error::SqlError;
 use inkling_sql::session::{Activity, CommandTag, Progress};
 
@@ -29,7 +29,9 @@ impl Connection {
             match self.simple_statement(statement).await? {
                 Ok(tag) => {
                     // The string's last statement has succeeded only when its transaction has.
-                    if at == last && let Err(e) = self.session.finish_implicit() {
+                    if at == last
+                        && let Err(e) = self.session.finish_implicit()
+                    {
                         self.fail(&e);
                         break;
                     }

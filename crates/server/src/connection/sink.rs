@@ -29,10 +29,8 @@ impl<'a> WireSink<'a> {
 
     /// COPY TO ends with CopyDone.
     pub fn finish(self, progress: &Result<Progress>) {
-        let is_copy = matches!(
-            progress,
-            Ok(Progress::Complete(inkling_sql::session::CommandTag::Copy(_)))
-        );
+        let is_copy =
+            matches!(progress, Ok(Progress::Complete(inkling_sql::session::CommandTag::Copy(_))));
         if is_copy && self.copying {
             backend::copy_done(self.out);
         }

@@ -20,8 +20,7 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves one client from its first byte to its last.
 pub async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: SocketAddr) {
-    let started =
-        tokio::time::timeout(STARTUP_TIMEOUT, start(&shared, &mut stream, peer)).await;
+    let started = tokio::time::timeout(STARTUP_TIMEOUT, start(&shared, &mut stream, peer)).await;
     let (session, registered, input, out) = match started {
         Err(_elapsed) => return,
         Ok(Ok(Some(parts))) => parts,
@@ -121,8 +120,7 @@ fn register(
     })?;
     params.pid = registered.pid;
     params.cancel = registered.cancel.clone();
-    let session =
-        Session::new(&shared.db, params).map_err(|e| e.severity(Severity::Fatal))?;
+    let session = Session::new(&shared.db, params).map_err(|e| e.severity(Severity::Fatal))?;
     Ok((session, registered))
 }
 
@@ -156,8 +154,9 @@ fn session_params(
             "options" => session.settings.extend(command_line_options(&value)?),
             "replication" => {
                 if !matches!(value.as_str(), "false" | "off" | "0" | "no") {
-                    return Err(SqlError::unsupported("a replication connection")
-                        .severity(Severity::Fatal));
+                    return Err(
+                        SqlError::unsupported("a replication connection").severity(Severity::Fatal)
+                    );
                 }
             }
             _ if name.starts_with("_pq_.") => unknown.push(name),
@@ -198,13 +197,14 @@ fn command_line_options(text: &str) -> Result<Vec<(String, String)>, SqlError> {
             w if w.starts_with("-c") => Some(w[2..].to_owned()),
             _ => None,
         };
-        let (name, value) = setting.as_deref().and_then(|s| s.split_once('=')).ok_or_else(|| {
-            SqlError::new(
-                State::SYNTAX_ERROR,
-                format!("invalid command-line argument for server process: {word}"),
-            )
-            .severity(Severity::Fatal)
-        })?;
+        let (name, value) =
+            setting.as_deref().and_then(|s| s.split_once('=')).ok_or_else(|| {
+                SqlError::new(
+                    State::SYNTAX_ERROR,
+                    format!("invalid command-line argument for server process: {word}"),
+                )
+                .severity(Severity::Fatal)
+            })?;
         settings.push((name.replace('-', "_"), value.to_owned()));
     }
     Ok(settings)
@@ -218,10 +218,11 @@ async fn authenticate(
     user: &str,
     peer: &SocketAddr,
 ) -> Flow {
-    let catalog = shared.db.catalog.current().map_err(|e| End::Fatal(e.severity(Severity::Fatal)))?;
+    let catalog =
+        shared.db.catalog.current().map_err(|e| End::Fatal(e.severity(Severity::Fatal)))?;
     let role = catalog.role_names.get(user).and_then(|oid| catalog.roles.get(oid));
-    let decision = auth::decide(user, role.map(AsRef::as_ref), peer.ip().is_loopback())
-        .map_err(End::Fatal)?;
+    let decision =
+        auth::decide(user, role.map(AsRef::as_ref), peer.ip().is_loopback()).map_err(End::Fatal)?;
     let Decision::Scram(mut exchange) = decision else { return Ok(()) };
     exchange.begin(out);
     loop {

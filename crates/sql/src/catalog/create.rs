@@ -12,6 +12,7 @@ use super::views::SYSTEM_VIEWS;
 use crate::analyze::statement::Utility;
 use crate::error::{Result, SqlError};
 use crate::types::Oid;
+use inkling_storage::buffer::Persistence;
 use inkling_storage::engine::Engine;
 use inkling_storage::ids::RelId;
 use inkling_storage::txn::{CommitMode, IsolationLevel, Transaction, TxnSession};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 /// Writes the system relations when the directory has none yet; tells whether it did.
 pub fn ensure_relations(engine: &Arc<Engine>) -> Result<bool> {
-    if engine.rel_exists(RelId::new(Oid::PG_CLASS.0)) {
+    if engine.pool.rel_exists(RelId::new(Oid::PG_CLASS.0)) {
         return Ok(false);
     }
     let session = TxnSession::new(engine.as_ref(), 0);
@@ -31,7 +32,8 @@ pub fn ensure_relations(engine: &Arc<Engine>) -> Result<bool> {
 
 fn write_relations(engine: &Arc<Engine>, tx: &mut Transaction) -> Result<()> {
     for relation in SYSTEM_RELATIONS {
-        engine.create_rel_as(tx, RelId::new(relation.oid.0))?;
+        let rel = RelId::new(relation.oid.0);
+        engine.create_rel_as(tx, rel, Persistence::Permanent)?;
     }
     let mut rows = bootstrap::rows();
     rows.sort_by_key(|row| row.relation().oid);

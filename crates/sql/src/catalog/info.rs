@@ -82,9 +82,7 @@ pub fn call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
         "pg_relation_size" => view.relation_size(oid, args)?,
         "pg_table_size" => Datum::Int8(view.table_size(oid)?),
         "pg_indexes_size" => Datum::Int8(view.indexes_size(oid)?),
-        "pg_total_relation_size" => {
-            Datum::Int8(view.table_size(oid)? + view.indexes_size(oid)?)
-        }
+        "pg_total_relation_size" => Datum::Int8(view.table_size(oid)? + view.indexes_size(oid)?),
         "pg_database_size" => Datum::Int8(view.database_size()?),
         "pg_relation_filenode" => match view.rel_of(oid) {
             Some(rel) => Datum::Oid(rel.raw()),
@@ -100,12 +98,17 @@ pub fn call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
             let set = if f.is_set() { "SETOF " } else { "" };
             format!("{set}{}", types::format_type(f.result, -1))
         })),
-        "pg_get_serial_sequence" | "pg_get_partkeydef" | "pg_get_triggerdef"
-        | "pg_get_ruledef" | "pg_get_statisticsobjdef_columns" | "pg_get_functiondef"
-        | "pg_get_partition_constraintdef" | "pg_get_replica_identity_index"
-        | "pg_tablespace_location" | "pg_get_function_sqlbody" | "pg_get_statisticsobjdef" => {
-            Datum::Null
-        }
+        "pg_get_serial_sequence"
+        | "pg_get_partkeydef"
+        | "pg_get_triggerdef"
+        | "pg_get_ruledef"
+        | "pg_get_statisticsobjdef_columns"
+        | "pg_get_functiondef"
+        | "pg_get_partition_constraintdef"
+        | "pg_get_replica_identity_index"
+        | "pg_tablespace_location"
+        | "pg_get_function_sqlbody"
+        | "pg_get_statisticsobjdef" => Datum::Null,
         "pg_relation_is_publishable" => Datum::Bool(oid >= Oid::FIRST_USER),
         "pg_stat_get_live_tuples" => {
             let rows = view.catalog.table(oid).map_or(0.0, |t| t.reltuples.max(0.0));
@@ -150,8 +153,7 @@ fn reg_call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
         "regprocedureout" => match (oid.0, functions::by_oid(oid)) {
             (0, _) => Datum::text("-"),
             (_, Some(f)) => {
-                let args: Vec<String> =
-                    f.args.iter().map(|t| types::format_type(*t, -1)).collect();
+                let args: Vec<String> = f.args.iter().map(|t| types::format_type(*t, -1)).collect();
                 Datum::text(format!("{}({})", f.name, args.join(",")))
             }
             (n, None) => Datum::text(n.to_string()),
@@ -165,9 +167,7 @@ fn reg_call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
             Some(d) => d,
             None => named(view.catalog.role_names.get(text), "role", text)?,
         },
-        "to_regrole" => {
-            view.catalog.role_names.get(text).map_or(Datum::Null, |o| Datum::Oid(o.0))
-        }
+        "to_regrole" => view.catalog.role_names.get(text).map_or(Datum::Null, |o| Datum::Oid(o.0)),
         "regroleout" => match view.catalog.roles.get(&oid) {
             Some(r) => Datum::text(quote_identifier(&r.name)),
             None if oid.0 == 0 => Datum::text("-"),

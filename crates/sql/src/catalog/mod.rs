@@ -5,15 +5,31 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 
 pub mod bootstrap;
+pub mod cache;
+pub mod create;
+pub mod ddl;
 pub mod describe;
+pub mod info;
 pub mod load;
+pub mod maintain;
 pub mod relations;
 pub mod rows;
 pub mod schema;
 pub mod scram;
+pub mod store;
 pub mod views;
 
+pub use cache::CatalogCache;
 pub use schema::*;
+
+/// A table as the heap knows it.
+pub fn heap_rel(table: &TableDef) -> inkling_storage::heap::HeapRel {
+    let rel = inkling_storage::heap::HeapRel::new(table.rel).with_fillfactor(table.fillfactor);
+    match table.toast {
+        Some((toast, _)) => rel.with_toast(toast),
+        None => rel,
+    }
+}
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct SchemaDef {

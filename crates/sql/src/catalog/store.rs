@@ -55,15 +55,15 @@ fn scan_as_of(
     let cx = ReadCx::new(engine, tx, snapshot, &state);
     let rel = heap_rel(relation);
     let (codec, width) = (codec(relation), relation.columns.len());
-    let mut page = PageScan::default();
+    let mut page = PageScan::new();
     let mut rows = Vec::new();
     for block in 0..engine.pool.block_count(rel.rel, Fork::Main)? {
         heap::scan_page(engine, &cx, &rel, block, &mut page)?;
-        for item in page.items.iter() {
+        for at in 0..page.len() {
+            let Some(tuple) = page.tuple(at) else { continue };
             let mut values = vec![Datum::Null; width];
-            codec.decode(&page.tuple(item), width, &mut values)?;
-            let row = CatalogRow::from_values(relation, values);
-            rows.push((RowId::new(block, item.slot), row));
+            codec.decode(tuple, width, &mut values)?;
+            rows.push((page.row(at), CatalogRow::from_values(relation, values)));
         }
     }
     Ok(rows)

@@ -201,8 +201,7 @@ impl Around {
 
     /// The schemas that the setting names and that exist, without implicit ones.
     pub fn named_schemas(&self) -> Vec<Oid> {
-        let explicit =
-            self.with_decoded(|d| d.search_path.iter().any(|n| n == "pg_catalog"));
+        let explicit = self.with_decoded(|d| d.search_path.iter().any(|n| n == "pg_catalog"));
         let path = self.search_path();
         if explicit { path } else { path.into_iter().skip(1).collect() }
     }

@@ -16,8 +16,6 @@ use inkling_storage::engine::Engine;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// What a session is at, as pg_stat_activity names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +78,6 @@ pub struct Database {
     /// When the process opened it, microseconds since 2000-01-01.
     pub started: i64,
     sessions: Arc<Sessions>,
-    stopping: Arc<AtomicBool>,
 }
 
 /// A session's entry, removed when the session ends.
@@ -119,46 +116,18 @@ impl Database {
         let catalog = CatalogCache::open(&engine)?;
         engine.locks.set_database(Oid::POSTGRES_DATABASE.0);
         let started = engine.clock().now_unix_micros() - EPOCH_MICROS;
-        let stopping = Arc::new(AtomicBool::new(false));
-        let db = Arc::new(Database {
+        Ok(Arc::new(Database {
             catalog,
             settings: Arc::new(settings),
             started,
             sessions: Arc::default(),
-            stopping: Arc::clone(&stopping),
             engine,
-        });
-        db.start_deadlock_detector(stopping);
-        Ok(db)
+        }))
     }
 
     /// Microseconds since 2000-01-01 UTC.
     pub fn now(&self) -> i64 {
         self.engine.clock().now_unix_micros() - EPOCH_MICROS
-    }
-
-    /// Looks at waits that have lasted for `deadlock_timeout`. Not in deterministic runs, where
-    /// nothing happens in the background.
-    fn start_deadlock_detector(&self, stopping: Arc<AtomicBool>) {
-        if !self.engine.options().background_threads {
-            return;
-        }
-        let locks = self.engine.locks.clone();
-        let millis = self.settings.int("deadlock_timeout").max(1) as u64;
-        let timeout = Duration::from_millis(millis);
-        let pause = (timeout / 4).clamp(Duration::from_millis(1), Duration::from_millis(100));
-        let watch = move || {
-            while !stopping.load(Ordering::Acquire) {
-                std::thread::sleep(pause);
-                if locks.waiting() > 0 {
-                    locks.run_deadlock_check(timeout);
-                }
-            }
-        };
-        let spawned = std::thread::Builder::new().name("deadlock detector".into()).spawn(watch);
-        if spawned.is_err() {
-            eprintln!("WARNING:  no thread for the deadlock detector");
-        }
     }
 
     pub(super) fn register(&self, params: &SessionParams) -> Registration {
@@ -172,8 +141,7 @@ impl Database {
             started: now,
             changed: now,
         };
-        let entry =
-            Arc::new(Entry { info: Mutex::new(info), cancel: Arc::clone(&params.cancel) });
+        let entry = Arc::new(Entry { info: Mutex::new(info), cancel: Arc::clone(&params.cancel) });
         self.sessions.lock().insert(params.pid, Arc::clone(&entry));
         Registration { pid: params.pid, entry, sessions: Arc::clone(&self.sessions) }
     }
@@ -192,12 +160,6 @@ impl Database {
             }
             None => false,
         }
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
     }
 }
 

@@ -55,7 +55,8 @@ fn session_call(around: &Around, name: &str, args: &[Datum]) -> Result<Option<Da
         "current_database" => Datum::text(around.database.as_str()),
         "current_schema" => {
             let catalog = around.catalog();
-            let first = around.named_schemas().first().and_then(|s| catalog.schemas.get(s).cloned());
+            let first =
+                around.named_schemas().first().and_then(|s| catalog.schemas.get(s).cloned());
             optional(first.map(|s| s.name.clone()))
         }
         "current_schemas" => current_schemas(around, args),
@@ -118,10 +119,7 @@ fn current_setting(around: &Around, args: &[Datum]) -> Result<Datum> {
 
 fn set_config(around: &Around, args: &[Datum]) -> Result<Datum> {
     let Some(name) = text_arg(args, 0) else {
-        return Err(SqlError::new(
-            State::NULL_VALUE_NOT_ALLOWED,
-            "SET requires parameter name",
-        ));
+        return Err(SqlError::new(State::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"));
     };
     let local = matches!(args.get(2), Some(Datum::Bool(true)));
     around.set_from_function(name, text_arg(args, 1).unwrap_or_default(), local)?;
@@ -139,9 +137,15 @@ pub(super) fn call_set(around: &Around, name: &str, _args: &[Datum]) -> Result<V
         "pg_stat_get_activity" => Ok(activity(around)),
         "pg_lock_status" => Ok(locks(around)),
         "pg_stat_get_wal" => Ok(vec![wal_stats(around)]),
-        "pg_partition_ancestors" | "pg_get_publication_tables" | "pg_prepared_xact"
-        | "pg_get_replication_slots" | "pg_stat_get_wal_senders" | "pg_hba_file_rules"
-        | "pg_show_all_file_settings" | "pg_stat_get_progress_info" | "pg_cursor"
+        "pg_partition_ancestors"
+        | "pg_get_publication_tables"
+        | "pg_prepared_xact"
+        | "pg_get_replication_slots"
+        | "pg_stat_get_wal_senders"
+        | "pg_hba_file_rules"
+        | "pg_show_all_file_settings"
+        | "pg_stat_get_progress_info"
+        | "pg_cursor"
         | "pg_tablespace_databases" => Ok(Vec::new()),
         "pg_timezone_names" => Ok(time_zones(around)),
         _ => Err(SqlError::unsupported(format!("function {name}"))),

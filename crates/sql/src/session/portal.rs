@@ -55,8 +55,7 @@ pub struct Portal {
 
 impl Portal {
     pub(super) fn new(prepared: Arc<Prepared>, params: Vec<Datum>) -> Self {
-        let types =
-            prepared.columns().map_or_else(Vec::new, |c| c.iter().map(|c| c.ty).collect());
+        let types = prepared.columns().map_or_else(Vec::new, |c| c.iter().map(|c| c.ty).collect());
         Portal { prepared, params, execution: Execution::Ready, is_cursor: false, types }
     }
 
@@ -93,12 +92,7 @@ impl Session {
     }
 
     /// Makes a portal. The unnamed one is replaced; another must not exist yet.
-    pub fn bind(
-        &mut self,
-        name: &str,
-        prepared: Arc<Prepared>,
-        params: Vec<Datum>,
-    ) -> Result<()> {
+    pub fn bind(&mut self, name: &str, prepared: Arc<Prepared>, params: Vec<Datum>) -> Result<()> {
         if params.len() != prepared.params().len() {
             return Err(SqlError::new(
                 State::PROTOCOL_VIOLATION,

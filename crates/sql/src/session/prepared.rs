@@ -171,8 +171,9 @@ impl Session {
             self.check_not_failed()?;
         }
         let catalog = self.catalog()?;
-        let statement =
-            self.around.with_bind_context(&catalog, |cx| analyze::bind(cx, &parsed, &mut params))?;
+        let statement = self
+            .around
+            .with_bind_context(&catalog, |cx| analyze::bind(cx, &parsed, &mut params))?;
         let columns = self.describe(&statement)?;
         let bound = self.plan(&catalog, statement)?;
         Ok(Arc::new(Prepared {
@@ -219,7 +220,12 @@ impl Session {
             other => Ok(other.columns().map(|columns| {
                 columns
                     .into_iter()
-                    .map(|c| ColumnDesc { name: c.name, ty: c.ty, table: c.table, attnum: c.attnum })
+                    .map(|c| ColumnDesc {
+                        name: c.name,
+                        ty: c.ty,
+                        table: c.table,
+                        attnum: c.attnum,
+                    })
                     .collect()
             })),
         }
@@ -332,7 +338,10 @@ impl PlanEnv for SessionPlanEnv<'_> {
         let pages = pool.block_count(table.rel, Fork::Main).map_or(0.0, f64::from);
         if table.relpages > 0 && table.reltuples >= 0.0 {
             // The density that was measured, at the size of today.
-            return (pages, (f64::from(table.reltuples) / f64::from(table.relpages) * pages).round());
+            return (
+                pages,
+                (f64::from(table.reltuples) / f64::from(table.relpages) * pages).round(),
+            );
         }
         let width: f64 = table
             .live_columns()
@@ -345,9 +354,9 @@ impl PlanEnv for SessionPlanEnv<'_> {
 
     fn index_parts(&self, table: &Arc<TableDef>, index: &IndexDef) -> Result<Arc<IndexParts>> {
         let bind = |text: &String| {
-            self.session.around.with_bind_context(self.catalog, |cx| {
-                analyze::bind_stored_expr(cx, table, text)
-            })
+            self.session
+                .around
+                .with_bind_context(self.catalog, |cx| analyze::bind_stored_expr(cx, table, text))
         };
         let exprs = index
             .columns

@@ -20,12 +20,7 @@ pub(super) enum Begun {
 impl Session {
     /// Runs the portal until something is for the driver to do. After an error the driver calls
     /// [`Session::statement_failed`].
-    pub fn step(
-        &mut self,
-        name: &str,
-        sink: &mut dyn RowSink,
-        max_rows: u64,
-    ) -> Result<Progress> {
+    pub fn step(&mut self, name: &str, sink: &mut dyn RowSink, max_rows: u64) -> Result<Progress> {
         let mut portal = self.portals.remove(name).ok_or_else(|| {
             SqlError::new(State::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
         })?;

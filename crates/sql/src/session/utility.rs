@@ -42,7 +42,14 @@ impl Session {
             }
             Utility::Show(target) => {
                 let (rows, types) = self.show(target)?;
-                self.start_rows(portal, rows, types, Some(CommandTag::Plain("SHOW")), sink, max_rows)
+                self.start_rows(
+                    portal,
+                    rows,
+                    types,
+                    Some(CommandTag::Plain("SHOW")),
+                    sink,
+                    max_rows,
+                )
             }
             Utility::Explain(e) => {
                 self.ensure_transaction()?;
@@ -227,7 +234,10 @@ impl Session {
                     .into_iter()
                     .map(|(def, value, ..)| {
                         let shown = crate::settings::format_value(def, &value);
-                        vec![def.name, &shown, def.description].into_iter().map(Datum::text).collect()
+                        vec![def.name, &shown, def.description]
+                            .into_iter()
+                            .map(Datum::text)
+                            .collect()
                     })
                     .collect();
                 Ok((rows, vec![text; 3]))
@@ -366,7 +376,9 @@ impl Session {
                 format!("cursor \"{}\" does not exist", f.cursor),
             )
         })?;
-        if !f.is_move && let Some(columns) = cursor.columns() {
+        if !f.is_move
+            && let Some(columns) = cursor.columns()
+        {
             sink.columns(columns)?;
         }
         let outcome = self.fetch_rows(&mut cursor, count, f.is_move, sink);
@@ -521,7 +533,10 @@ impl Session {
                 return Ok(Some(wait));
             }
             let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
-            crate::catalog::maintain::maintain(&self.around.db.engine, tx, &table, v)?;
+            let around = &self.around;
+            crate::catalog::maintain::maintain(&around.db.engine, tx, &table, v, &|| {
+                around.cancel.check()
+            })?;
         }
         self.finish_definition()?;
         Ok(None)

@@ -1,16 +1,15 @@
 //! ALTER TABLE.
 
-use super::create::{add_constraint, column_rows, default_row, refuse_constraint};
 use super::DdlContext;
+use super::create::{add_constraint, column_rows, default_row, refuse_constraint};
+use super::index::TableRows;
 use crate::analyze::statement::{
     AlterAction, AlterTable, ColumnSpec, ConstraintSpec, ConstraintSpecKind, StoredExpr,
 };
 use crate::catalog::describe::options_array;
-use crate::catalog::{ColumnDef, ConstraintKind, TableDef, heap_rel};
+use crate::catalog::{ColumnDef, ConstraintKind, TableDef};
 use crate::error::{Result, SqlError, State};
-use crate::row::RowCodec;
 use crate::types::{Datum, Oid};
-use inkling_storage::heap;
 use std::sync::Arc;
 
 pub fn alter_table(cx: &mut DdlContext<'_>, statement: &AlterTable) -> Result<()> {
@@ -136,21 +135,10 @@ fn each_row(
     upto: usize,
     mut visit: impl FnMut(&[Datum]) -> Result<()>,
 ) -> Result<()> {
-    let codec = RowCodec::of_table(table);
-    let heap_rel = heap_rel(table);
-    let mut page = heap::BuildPage::default();
-    let mut row = vec![Datum::Null; table.columns.len()];
-    for block in 0..heap::block_count(cx.engine, &heap_rel)? {
-        if block % 64 == 0 {
-            cx.host.check_interrupt()?;
-        }
-        heap::scan_for_build(cx.engine, cx.tx, &heap_rel, block, &mut page)?;
-        for item in page.items().filter(|i| i.live) {
-            codec.decode_toasted(cx.engine, table.toast, item.tuple, upto, &mut row)?;
-            visit(&row)?;
-        }
-    }
-    Ok(())
+    let host = cx.host;
+    TableRows::new(cx.engine, table).visit(upto, &|| host.check_interrupt(), &mut |row, _, live| {
+        if live { visit(row) } else { Ok(()) }
+    })
 }
 
 fn has_rows(cx: &mut DdlContext<'_>, table: &Arc<TableDef>) -> Result<bool> {

@@ -42,8 +42,7 @@ pub fn create_table(cx: &mut DdlContext<'_>, c: &CreateTable) -> Result<Option<A
 /// What is not there yet is refused before anything is written.
 fn refuse_unsupported(c: &CreateTable) -> Result<()> {
     match c.persistence {
-        Persistence::Permanent => {}
-        Persistence::Unlogged => return Err(SqlError::unsupported("CREATE UNLOGGED TABLE")),
+        Persistence::Permanent | Persistence::Unlogged => {}
         Persistence::Temporary => return Err(SqlError::unsupported("CREATE TEMPORARY TABLE")),
     }
     if c.columns.iter().any(|c| c.sequence.is_some()) {
@@ -62,9 +61,10 @@ pub fn refuse_constraint(constraint: &ConstraintSpec) -> Result<()> {
 }
 
 fn describe_table(cx: &mut DdlContext<'_>, schema: Oid, c: &CreateTable) -> Result<Arc<TableDef>> {
-    let rel = cx.engine.create_rel(cx.tx)?;
+    let persistence = super::storage_persistence(c.persistence);
+    let rel = cx.engine.create_rel(cx.tx, persistence)?;
     let toast = match c.columns.iter().any(|col| may_be_long(col.ty.oid)) {
-        true => Some((cx.engine.create_rel(cx.tx)?, RelId::INVALID)),
+        true => Some((cx.engine.create_rel(cx.tx, persistence)?, RelId::INVALID)),
         false => None,
     };
     let primary: Vec<usize> = c
@@ -138,7 +138,7 @@ fn write_rows(cx: &mut DdlContext<'_>, table: &TableDef, c: &CreateTable) -> Res
         owner: table.owner,
         row_type: table.row_type,
         kind: 'r',
-        persistence: 'p',
+        persistence: super::persistence_char(c.persistence),
         toast,
         shared: false,
         has_index: c.constraints.iter().any(keyed) || !c.indexes.is_empty(),
@@ -173,11 +173,7 @@ fn write_rows(cx: &mut DdlContext<'_>, table: &TableDef, c: &CreateTable) -> Res
 }
 
 /// A column's rows in pg_attribute and, for its default, pg_attrdef.
-pub fn column_rows(
-    cx: &DdlContext<'_>,
-    table: Oid,
-    column: &ColumnDef,
-) -> Result<Vec<CatalogRow>> {
+pub fn column_rows(cx: &DdlContext<'_>, table: Oid, column: &ColumnDef) -> Result<Vec<CatalogRow>> {
     let new = NewColumn {
         name: &column.name,
         ty: column.ty,

@@ -94,7 +94,7 @@ fn drop_relation(
     let oid = table.oid;
     if let Some((rel, _)) = table.toast {
         cx.delete_where(Oid::PG_CLASS, |r| r.get_oid("relfilenode") == Oid(rel.raw()))?;
-        cx.engine.drop_rel_at_commit(cx.tx, rel);
+        cx.engine.drop_rel_at_commit(cx.tx, rel)?;
     }
     cx.delete_where(Oid::PG_CLASS, |r| r.get_oid("oid") == oid)?;
     cx.delete_where(Oid::PG_ATTRIBUTE, |r| r.get_oid("attrelid") == oid)?;
@@ -110,7 +110,7 @@ fn drop_relation(
         row_type.is_valid() && (r.get_oid("oid") == row_type || r.get_oid("typelem") == row_type)
     })?;
     if table.rel != RelId::INVALID {
-        cx.engine.drop_rel_at_commit(cx.tx, table.rel);
+        cx.engine.drop_rel_at_commit(cx.tx, table.rel)?;
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ pub fn drop_index(cx: &mut DdlContext<'_>, index: &IndexDef) -> Result<()> {
     cx.delete_where(Oid::PG_DESCRIPTION, |r| {
         r.get_oid("objoid") == oid && r.get_oid("classoid") == Oid::PG_CLASS
     })?;
-    cx.engine.drop_rel_at_commit(cx.tx, index.rel);
+    cx.engine.drop_rel_at_commit(cx.tx, index.rel)?;
     Ok(())
 }
 

@@ -11,14 +11,16 @@ use crate::analyze::statement::{
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row};
 use crate::catalog::load::join_expressions;
 use crate::catalog::rows::{CatalogRow, system_relation, vector};
-use crate::catalog::{TableDef, bootstrap};
+use crate::catalog::{TableDef, bootstrap, heap_rel};
 use crate::error::{Result, Severity, SqlError, State};
+use crate::exec::long;
 use crate::keycode;
 use crate::row::RowCodec;
 use crate::types::{self, Datum, Oid};
 use inkling_storage::btree::{self, BtreeRel};
-use inkling_storage::heap;
-use inkling_storage::ids::{RelId, RowId};
+use inkling_storage::engine::Engine;
+use inkling_storage::heap::{self, BuildItem, PageScan};
+use inkling_storage::ids::{BlockNo, Fork, RelId, RowId};
 use std::sync::Arc;
 
 /// An index to be made, alone or for a constraint.
@@ -96,7 +98,8 @@ pub fn make_index(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, new: &NewIndex
         )
         .hint("You must specify an operator class for the index or define a default operator class for the data type."));
     }
-    let rel = cx.engine.create_rel(cx.tx)?;
+    let rel = cx.engine.create_rel(cx.tx, super::storage_persistence(table.persistence))?;
+    btree::create(cx.engine, cx.tx, &BtreeRel::new(rel))?;
     write_rows(cx, table, new, rel)?;
     let keys = IndexKeys::new(cx, table, spec)?;
     fill(cx, table, rel, new, &keys)?;
@@ -118,7 +121,7 @@ fn write_rows(cx: &mut DdlContext<'_>, table: &TableDef, new: &NewIndex, rel: Re
         owner: table.owner,
         row_type: Oid::INVALID,
         kind: 'i',
-        persistence: 'p',
+        persistence: super::persistence_char(table.persistence),
         toast: Oid::INVALID,
         shared: false,
         has_index: false,
@@ -218,8 +221,7 @@ impl<'a> IndexKeys<'a> {
             }
             None => None,
         };
-        let order =
-            spec.columns.iter().map(|c| (c.ty.oid, c.descending, c.nulls_first)).collect();
+        let order = spec.columns.iter().map(|c| (c.ty.oid, c.descending, c.nulls_first)).collect();
         Ok(IndexKeys { columns, order, predicate, upto })
     }
 
@@ -311,8 +313,64 @@ pub fn build_index(
     Ok(())
 }
 
-fn codec(table: &TableDef) -> RowCodec {
-    RowCodec::of_table(table)
+/// Rows of a table, read for an index build or a constraint check.
+pub(super) struct TableRows<'a> {
+    engine: &'a Engine,
+    table: &'a TableDef,
+    codec: RowCodec,
+    page: PageScan,
+    items: Vec<BuildItem>,
+    row: Vec<Datum>,
+}
+
+impl<'a> TableRows<'a> {
+    pub fn new(engine: &'a Engine, table: &'a TableDef) -> Self {
+        TableRows {
+            engine,
+            table,
+            codec: RowCodec::of_table(table),
+            page: PageScan::new(),
+            items: Vec::new(),
+            row: vec![Datum::Null; table.columns.len()],
+        }
+    }
+
+    /// Calls `visit` with each row of a page that some snapshot may see: its columns (decoded up
+    /// to `upto`), the address an index entry names, and whether new snapshots see it.
+    pub fn visit_page(
+        &mut self,
+        block: BlockNo,
+        upto: usize,
+        visit: &mut dyn FnMut(&[Datum], RowId, bool) -> Result<()>,
+    ) -> Result<()> {
+        let heap_rel = heap_rel(self.table);
+        heap::scan_for_build(self.engine, &heap_rel, block, &mut self.page, &mut self.items)?;
+        let toast = heap_rel.toast;
+        let engine = self.engine;
+        let fetch = |packed: &[u8]| long::unpack(engine, toast, packed);
+        for (at, item) in self.items.iter().enumerate() {
+            let Some(tuple) = self.page.tuple(at) else { continue };
+            self.codec.decode_with(tuple, upto, &fetch, &mut self.row)?;
+            visit(&self.row, RowId::new(block, item.root), item.alive)?;
+        }
+        Ok(())
+    }
+
+    /// All pages.
+    pub fn visit(
+        &mut self,
+        upto: usize,
+        check_interrupt: &dyn Fn() -> Result<()>,
+        visit: &mut dyn FnMut(&[Datum], RowId, bool) -> Result<()>,
+    ) -> Result<()> {
+        for block in 0..self.engine.pool.block_count(self.table.rel, Fork::Main)? {
+            if block % 64 == 0 {
+                check_interrupt()?;
+            }
+            self.visit_page(block, upto, visit)?;
+        }
+        Ok(())
+    }
 }
 
 fn collect_keys(
@@ -320,27 +378,21 @@ fn collect_keys(
     table: &Arc<TableDef>,
     keys: &IndexKeys<'_>,
 ) -> Result<Keys> {
-    let codec = codec(table);
     let mut found = Keys::default();
-    let mut row = vec![Datum::Null; table.columns.len()];
     let mut buffer = Vec::new();
-    let heap_rel = crate::catalog::heap_rel(table);
-    let blocks = heap::block_count(cx.engine, &heap_rel)?;
-    let mut page = heap::BuildPage::default();
-    for block in 0..blocks {
-        if block % 64 == 0 {
-            cx.host.check_interrupt()?;
-        }
-        heap::scan_for_build(cx.engine, cx.tx, &heap_rel, block, &mut page)?;
-        for item in page.items() {
-            codec.decode_toasted(cx.engine, table.toast, item.tuple, keys.upto, &mut row)?;
-            let Some(values) = keys.values(&row)? else { continue };
+    let host = cx.host;
+    TableRows::new(cx.engine, table).visit(
+        keys.upto,
+        &|| host.check_interrupt(),
+        &mut |row, root, live| {
+            let Some(values) = keys.values(row)? else { return Ok(()) };
             buffer.clear();
             keycode::encode_key(&values, &keys.order, &mut buffer)?;
             let has_null = values.iter().any(Datum::is_null);
-            found.push(&buffer, item.root, item.live, has_null);
-        }
-    }
+            found.push(&buffer, root, live, has_null);
+            Ok(())
+        },
+    )?;
     found.sort();
     Ok(found)
 }
@@ -384,25 +436,25 @@ fn duplicate(
         o.table = Some(table.name.clone());
         o.constraint = Some(spec.name.clone());
     });
-    let mut row = vec![Datum::Null; table.columns.len()];
-    let heap_rel = crate::catalog::heap_rel(table);
-    let mut page = heap::BuildPage::default();
-    if heap::scan_for_build(cx.engine, cx.tx, &heap_rel, at.block, &mut page).is_err() {
-        return error;
-    }
-    let Some(item) = page.items().find(|i| i.root == at && i.live) else { return error };
-    let decoded = codec(table)
-        .decode_toasted(cx.engine, table.toast, item.tuple, keys.upto, &mut row)
-        .is_ok();
-    match keys.values(&row) {
-        Ok(Some(values)) if decoded => {
-            let shown: Vec<String> = values
+    let mut shown: Option<String> = None;
+    let mut show = |row: &[Datum], root: RowId, live: bool| {
+        if root == at
+            && live
+            && let Some(values) = keys.values(row)?
+        {
+            let texts: Vec<String> = values
                 .iter()
                 .zip(&spec.columns)
                 .map(|(v, c)| crate::types::display(v, c.ty.oid))
                 .collect();
-            let (names, shown) = (names.join(", "), shown.join(", "));
-            error.detail(format!("Key ({names})=({shown}) is duplicated."))
+            shown = Some(texts.join(", "));
+        }
+        Ok(())
+    };
+    let read = TableRows::new(cx.engine, table).visit_page(at.block, keys.upto, &mut show);
+    match (read, shown) {
+        (Ok(()), Some(shown)) => {
+            error.detail(format!("Key ({})=({shown}) is duplicated.", names.join(", ")))
         }
         _ => error,
     }

@@ -87,10 +87,7 @@ fn check_replaceable(cx: &DdlContext<'_>, c: &CreateView, old: Oid) -> Result<()
         if new.name != old.name {
             return Err(SqlError::new(
                 State::INVALID_TABLE_DEFINITION,
-                format!(
-                    "cannot change name of view column \"{}\" to \"{}\"",
-                    old.name, new.name
-                ),
+                format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name),
             )
             .hint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."));
         }
@@ -218,7 +215,9 @@ fn rename_column(cx: &mut DdlContext<'_>, table: Oid, attnum: i16, name: &str) -
     let reads = cx.find(Oid::PG_DEPEND, |row| row.get_oid("refobjid") == table)?;
     let stored = cx.catalog.table(table).is_some_and(|t| {
         t.constraints.iter().any(|c| matches!(c.kind, crate::catalog::ConstraintKind::Check { .. }))
-            || t.indexes.iter().any(|i| i.predicate.is_some() || i.columns.iter().any(|c| c.attnum == 0))
+            || t.indexes
+                .iter()
+                .any(|i| i.predicate.is_some() || i.columns.iter().any(|c| c.attnum == 0))
     });
     if !reads.is_empty() || stored {
         // Views, checks and index expressions keep text that names the column.

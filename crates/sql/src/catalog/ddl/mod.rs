@@ -20,11 +20,9 @@ mod index;
 mod misc;
 mod truncate;
 
-pub use index::{IndexKeys, build_index};
-
-use super::CatalogSnapshot;
 use super::rows::{CatalogRow, system_relation};
 use super::store;
+use super::{CatalogSnapshot, Persistence};
 use crate::analyze::bound::Expr;
 use crate::analyze::statement::{TargetSchema, Utility};
 use crate::error::{Result, SqlError, State};
@@ -66,7 +64,7 @@ pub fn lock(
     statement: &Utility,
 ) -> Result<Option<LockWait>> {
     for (tag, mode) in wanted_locks(engine, catalog, statement) {
-        match engine.locks().acquire(tx.lock_owner(), tag, mode) {
+        match engine.locks.acquire(tx.lock_owner(), tag, mode) {
             LockResult::Granted => {}
             LockResult::Wait(wait) => return Ok(Some(wait)),
         }
@@ -78,7 +76,7 @@ pub fn lock(
 fn name_tag(schema: Oid, name: &str) -> LockTag {
     let mut hash = crc32_of(name);
     hash ^= schema.0.rotate_left(16);
-    LockTag::Object { class: Oid::PG_NAMESPACE.0, object: hash }
+    LockTag::Object(Oid::PG_NAMESPACE.0, hash)
 }
 
 fn crc32_of(name: &str) -> u32 {
@@ -102,7 +100,7 @@ fn wanted_locks(
     match statement {
         Utility::CreateTable(c) => vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)],
         Utility::CreateTableAs(c) => {
-            vec![(name_tag(schema(&c.table.schema), &c.table.name), AccessExclusive)]
+            vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)]
         }
         Utility::CreateView(c) => vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)],
         Utility::CreateIndex(c) => vec![
@@ -118,19 +116,18 @@ fn wanted_locks(
             .objects
             .iter()
             .flat_map(|oid| match catalog.indexes.get(oid) {
-                Some(i) => vec![relation(i.table, AccessExclusive), relation(*oid, AccessExclusive)],
+                Some(i) => {
+                    vec![relation(i.table, AccessExclusive), relation(*oid, AccessExclusive)]
+                }
                 None => vec![relation(*oid, AccessExclusive)],
             })
             .collect(),
-        Utility::Truncate(t) => {
-            t.tables.iter().map(|t| relation(t.oid, AccessExclusive)).collect()
-        }
+        Utility::Truncate(t) => t.tables.iter().map(|t| relation(t.oid, AccessExclusive)).collect(),
         Utility::CreateSchema(c) => vec![(name_tag(Oid(1), &c.name), AccessExclusive)],
         Utility::CreateRole(c) => vec![(name_tag(Oid(2), &c.name), AccessExclusive)],
-        Utility::AlterRole(a) => vec![(
-            LockTag::Object { class: Oid::PG_AUTHID.0, object: a.role.0 },
-            AccessExclusive,
-        )],
+        Utility::AlterRole(a) => {
+            vec![(LockTag::Object(Oid::PG_AUTHID.0, a.role.0), AccessExclusive)]
+        }
         _ => Vec::new(),
     }
 }
@@ -219,6 +216,25 @@ impl DdlContext<'_> {
             Some(_) => Err(already_exists(name)),
             None => Ok(()),
         }
+    }
+}
+
+/// pg_class.relpersistence.
+fn persistence_char(persistence: Persistence) -> char {
+    match persistence {
+        Persistence::Permanent => 'p',
+        Persistence::Unlogged => 'u',
+        Persistence::Temporary => 't',
+    }
+}
+
+/// What the engine has to promise about a relation's files.
+fn storage_persistence(persistence: Persistence) -> inkling_storage::buffer::Persistence {
+    use inkling_storage::buffer::Persistence as Storage;
+    match persistence {
+        Persistence::Permanent => Storage::Permanent,
+        Persistence::Unlogged => Storage::Unlogged,
+        Persistence::Temporary => Storage::Temporary,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::DdlContext;
 use crate::analyze::statement::Truncate;
-use crate::catalog::TableDef;
+use crate::catalog::{Persistence, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::types::{Datum, Oid};
 use inkling_storage::btree::{self, BtreeRel};
@@ -27,27 +27,32 @@ pub fn truncate(cx: &mut DdlContext<'_>, statement: &Truncate) -> Result<()> {
 }
 
 fn truncate_table(cx: &mut DdlContext<'_>, table: &Arc<TableDef>) -> Result<()> {
-    replace_files(cx, table.oid, table.rel)?;
+    replace_files(cx, table.persistence, table.oid, table.rel)?;
     if let Some((toast, _)) = table.toast {
         let found = cx.find(Oid::PG_CLASS, |r| r.get_oid("relfilenode") == Oid(toast.raw()))?;
         if let Some((_, row)) = found.first() {
-            replace_files(cx, row.get_oid("oid"), toast)?;
+            replace_files(cx, table.persistence, row.get_oid("oid"), toast)?;
         }
     }
     for index in &table.indexes {
-        let rel = replace_files(cx, index.oid, index.rel)?;
+        let rel = replace_files(cx, table.persistence, index.oid, index.rel)?;
         btree::create(cx.engine, cx.tx, &BtreeRel::new(rel))?;
     }
     Ok(())
 }
 
-fn replace_files(cx: &mut DdlContext<'_>, oid: Oid, old: RelId) -> Result<RelId> {
-    let rel = cx.engine.create_rel(cx.tx)?;
+fn replace_files(
+    cx: &mut DdlContext<'_>,
+    persistence: Persistence,
+    oid: Oid,
+    old: RelId,
+) -> Result<RelId> {
+    let rel = cx.engine.create_rel(cx.tx, super::storage_persistence(persistence))?;
     cx.change(Oid::PG_CLASS, oid, |row| {
         row.put("relfilenode", Datum::Oid(rel.raw()));
         row.put("relpages", Datum::Int4(0));
         row.put("reltuples", Datum::Float4(-1.0));
     })?;
-    cx.engine.drop_rel_at_commit(cx.tx, old);
+    cx.engine.drop_rel_at_commit(cx.tx, old)?;
     Ok(rel)
 }

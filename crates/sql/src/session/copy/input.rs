@@ -104,7 +104,11 @@ impl CopyFrom {
         let mut at = 0;
         while at < bytes.len() {
             match bytes[at] {
-                b if self.rules.csv && quoted && b == self.rules.escape && b != self.rules.quote => {
+                b if self.rules.csv
+                    && quoted
+                    && b == self.rules.escape
+                    && b != self.rules.quote =>
+                {
                     at += 1;
                 }
                 b if self.rules.csv && b == self.rules.quote => quoted = !quoted,
@@ -152,13 +156,15 @@ impl CopyFrom {
         }
         if self.fields.len() < self.columns.len() {
             let missing = &self.table.columns[self.columns[self.fields.len()]].name;
-            return Err(bad_format(format!("missing data for column \"{missing}\"")).context(
-                format!("{}: \"{}\"", self.context(), excerpt(line)),
-            ));
+            return Err(bad_format(format!("missing data for column \"{missing}\""))
+                .context(format!("{}: \"{}\"", self.context(), excerpt(line))));
         }
         if self.fields.len() > self.columns.len() {
-            return Err(bad_format("extra data after last expected column")
-                .context(format!("{}: \"{}\"", self.context(), excerpt(line))));
+            return Err(bad_format("extra data after last expected column").context(format!(
+                "{}: \"{}\"",
+                self.context(),
+                excerpt(line)
+            )));
         }
         self.row.fill(Datum::Null);
         for i in 0..self.columns.len() {
@@ -300,7 +306,8 @@ fn split_csv(rules: &Rules, line: &[u8], fields: &mut Vec<Field>) -> Result<()> 
     while at < line.len() {
         let b = line[at];
         if quoted {
-            if b == rules.escape && line.get(at + 1).is_some_and(|n| *n == rules.quote || *n == rules.escape)
+            if b == rules.escape
+                && line.get(at + 1).is_some_and(|n| *n == rules.quote || *n == rules.escape)
             {
                 at += 1;
                 field.bytes.push(line[at]);
@@ -442,7 +449,8 @@ mod tests {
     #[test]
     fn text_fields_unescape() {
         let mut fields = Vec::new();
-        split_text(&rules(false), b"a\\tb\t\\N\t\\x41\\102\\\\\t\t\\\tx", &mut fields).expect("fields");
+        split_text(&rules(false), b"a\\tb\t\\N\t\\x41\\102\\\\\t\t\\\tx", &mut fields)
+            .expect("fields");
         let some = |s: &str| Some(s.to_owned());
         assert_eq!(texts(&fields), vec![some("a\tb"), None, some("AB\\"), some(""), some("\tx")]);
     }
