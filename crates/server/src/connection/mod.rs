@@ -319,7 +319,7 @@ impl Connection {
         let long = self.session.portal(portal).is_ok_and(|p| p.prepared().is_long_utility());
         let (session, out) = (&mut self.session, &mut self.out);
         let mut sink = WireSink::new(out, formats, describe);
-        let mut run = AssertUnwindSafe(|| session.step(portal, &mut sink, max_rows));
+        let run = AssertUnwindSafe(|| session.step(portal, &mut sink, max_rows));
         let caught = match long {
             true => tokio::task::block_in_place(|| std::panic::catch_unwind(|| run())),
             false => std::panic::catch_unwind(|| run()),

@@ -58,6 +58,18 @@ impl ParsedStatement {
         self.source.get(self.start..self.start + self.len).unwrap_or(&self.source)
     }
 
+    /// COMMIT, ROLLBACK and ROLLBACK TO: what a failed transaction block still accepts.
+    pub fn ends_transaction(&self) -> bool {
+        use pg_query::protobuf::TransactionStmtKind as Kind;
+        match self.node.as_deref() {
+            Some(pg_query::NodeEnum::TransactionStmt(t)) => matches!(
+                t.kind(),
+                Kind::TransStmtCommit | Kind::TransStmtRollback | Kind::TransStmtRollbackTo
+            ),
+            _ => false,
+        }
+    }
+
     /// The whole string it was parsed from.
     pub fn source(&self) -> &Arc<str> {
         &self.source

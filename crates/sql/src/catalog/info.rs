@@ -39,11 +39,81 @@ fn optional(text: Option<String>) -> Datum {
     text.map_or(Datum::Null, Datum::text)
 }
 
+/// The words that PostgreSQL 15 reserves, so that a name spelled so needs quotes.
+const RESERVED: &[&str] = &[
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization",
+    "between", "bigint", "binary", "bit", "boolean", "both", "case", "cast", "char", "character",
+    "check", "coalesce", "collate", "collation", "column", "concurrently", "constraint", "create",
+    "cross", "current_catalog", "current_date", "current_role", "current_schema", "current_time",
+    "current_timestamp", "current_user", "dec", "decimal", "default", "deferrable", "desc",
+    "distinct", "do", "else", "end", "except", "exists", "extract", "false", "fetch", "float",
+    "for", "foreign", "freeze", "from", "full", "grant", "greatest", "group", "grouping", "having",
+    "ilike", "in", "initially", "inner", "inout", "int", "integer", "intersect", "interval",
+    "into", "is", "isnull", "join", "lateral", "leading", "least", "left", "like", "limit",
+    "localtime", "localtimestamp", "national", "natural", "nchar", "none", "normalize", "not",
+    "notnull", "null", "nullif", "numeric", "offset", "on", "only", "or", "order", "out", "outer",
+    "overlaps", "overlay", "placing", "position", "precision", "primary", "real", "references",
+    "returning", "right", "row", "select", "session_user", "setof", "similar", "smallint", "some",
+    "substring", "symmetric", "table", "tablesample", "then", "time", "timestamp", "to",
+    "trailing", "treat", "trim", "true", "union", "unique", "user", "using", "values", "varchar",
+    "variadic", "verbose", "when", "where", "window", "with", "xmlattributes", "xmlconcat",
+    "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot",
+    "xmlserialize", "xmltable",
+];
+
+/// Cuts `a.b."C d"` into its parts, folded to lower case where they are not in quotes.
+fn split_name(text: &str) -> Result<Vec<String>> {
+    let bad = || {
+        SqlError::new(State::INVALID_NAME, format!("invalid name syntax: \"{text}\""))
+    };
+    let mut parts = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let (part, after) = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let end = quoted.find('"').ok_or_else(bad)?;
+                (quoted[..end].to_owned(), &quoted[end + 1..])
+            }
+            None => {
+                let end = rest.find('.').unwrap_or(rest.len());
+                (rest[..end].trim().to_ascii_lowercase(), &rest[end..])
+            }
+        };
+        if part.is_empty() {
+            return Err(bad());
+        }
+        parts.push(part);
+        match after.trim_start().strip_prefix('.') {
+            Some(more) => rest = more.trim_start(),
+            None if after.trim().is_empty() => return Ok(parts),
+            None => return Err(bad()),
+        }
+    }
+}
+
+/// A built-in type by catalog name or SQL spelling, with or without pg_catalog.
+fn find_type(text: &str) -> Result<Oid> {
+    let name = text.trim().to_ascii_lowercase();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    let alias = match name {
+        "int" => "integer",
+        "varchar" => "character varying",
+        "decimal" => "numeric",
+        "float" => "double precision",
+        other => other,
+    };
+    let found = types::info_by_name(name)
+        .or_else(|| types::all().find(|t| types::format_type(t.oid, -1) == alias));
+    found.map(|t| t.oid).ok_or_else(|| {
+        SqlError::new(State::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist"))
+    })
+}
+
 /// A name as SQL writes it: in quotes where it needs them.
 pub fn quote_identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-        && !crate::analyze::is_reserved_word(name);
+        && !RESERVED.contains(&name);
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
@@ -131,10 +201,10 @@ fn reg_call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
         "regclassout" => Datum::text(view.class_name(oid)),
         "regtypein" => match number() {
             Some(d) => d,
-            None => Datum::Oid(crate::analyze::parse_type_name(text)?.oid.0),
+            None => Datum::Oid(find_type(text)?.0),
         },
         "to_regtype" => {
-            crate::analyze::parse_type_name(text).map_or(Datum::Null, |t| Datum::Oid(t.oid.0))
+            find_type(text).map_or(Datum::Null, |t| Datum::Oid(t.0))
         }
         "regtypeout" => match oid.0 {
             0 => Datum::text("-"),
@@ -230,7 +300,7 @@ impl View<'_> {
 
     /// `name`, `schema.name`, with quotes where they are.
     fn find_class(&self, text: &str) -> Result<Option<Oid>> {
-        let parts = crate::analyze::split_name(text)?;
+        let parts = split_name(text)?;
         Ok(match parts.as_slice() {
             [name] => self.catalog.find_relation(self.path, name),
             [schema, name] | [_, schema, name] => self

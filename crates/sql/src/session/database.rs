@@ -6,7 +6,7 @@ use crate::analyze::statement::{BindContext, ParamTypes, Statement, Utility};
 use crate::analyze::{self, bound::Expr};
 use crate::catalog::create::{self, ViewBinder};
 use crate::catalog::ddl::{DdlHost, RowFn};
-use crate::catalog::{CatalogCache, CatalogSnapshot, TableDef};
+use crate::catalog::{CatalogCache, CatalogSnapshot};
 use crate::error::{Result, SqlError};
 use crate::functions::FnContext;
 use crate::session::around::Bare;
@@ -204,8 +204,8 @@ impl DdlHost for Binder {
         Ok(Box::new(move |row: &[Datum]| compiled.eval(row, &bare as &dyn FnContext)))
     }
 
-    fn bind_text(&self, table: &TableDef, text: &str) -> Result<Expr> {
-        Err(SqlError::internal(format!("no expression {text} of {} here", table.name)))
+    fn show(&self, value: &Datum, ty: Oid) -> String {
+        crate::types::io::to_text(value, ty, &Bare::default()).to_string()
     }
 
     fn check_interrupt(&self) -> Result<()> {

@@ -279,9 +279,9 @@ fn wal_stats(around: &Around) -> Vec<Datum> {
     let bytes = crate::types::numeric::Numeric::from(s.bytes as i64);
     vec![
         Datum::Int8(s.records as i64),
-        Datum::Int8(s.images as i64),
+        Datum::Int8(s.page_images as i64),
         Datum::Numeric(std::sync::Arc::new(bytes)),
-        Datum::Int8(s.ring_full_waits as i64),
+        Datum::Int8(s.buffers_full as i64),
         Datum::Int8(s.writes as i64),
         Datum::Int8(s.syncs as i64),
         Datum::Float8(0.0),

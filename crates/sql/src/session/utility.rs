@@ -142,7 +142,7 @@ impl Session {
             Utility::UnlistenAll => {}
             Utility::Lock(l) => return self.lock_table(l),
             Utility::Checkpoint => {
-                self.around.db.engine.checkpoint(CheckpointKind::Requested)?;
+                self.around.db.engine.checkpoint(CheckpointKind::Immediate)?;
             }
             Utility::Vacuum(v) => return self.vacuum(v),
             _ => return self.define(utility),
@@ -294,7 +294,7 @@ impl Session {
     ) -> Result<Progress> {
         let prepared = self.statement(&e.name)?;
         let args = self.around.with_bind_context(&self.around.catalog(), |cx| {
-            analyze::coerce_arguments(cx, &e.name, &e.args, prepared.params())
+            analyze::coerce_arguments(cx, e, prepared.params())
         })?;
         let params = args
             .iter()
@@ -626,9 +626,8 @@ impl DdlHost for SessionDdlHost<'_> {
         Ok(Box::new(move |row: &[Datum]| compiled.eval(row, self.around)))
     }
 
-    fn bind_text(&self, table: &TableDef, text: &str) -> Result<Expr> {
-        let catalog = self.around.catalog();
-        self.around.with_bind_context(&catalog, |cx| analyze::bind_stored_expr(cx, table, text))
+    fn show(&self, value: &Datum, ty: Oid) -> String {
+        crate::types::io::to_text(value, ty, self.around).to_string()
     }
 
     fn check_interrupt(&self) -> Result<()> {

@@ -3,12 +3,15 @@
 use super::DdlContext;
 use super::create::{add_constraint, column_rows, default_row, refuse_constraint};
 use super::index::TableRows;
+use crate::analyze::bound::Expr;
+use crate::analyze::walk;
 use crate::analyze::statement::{
     AlterAction, AlterTable, ColumnSpec, ConstraintSpec, ConstraintSpecKind, StoredExpr,
 };
 use crate::catalog::describe::options_array;
 use crate::catalog::{ColumnDef, ConstraintKind, TableDef};
 use crate::error::{Result, SqlError, State};
+use crate::functions::Volatility;
 use crate::types::{Datum, Oid};
 use std::sync::Arc;
 
@@ -90,7 +93,7 @@ fn change_attribute(
 /// row to row needs a rewrite, which is not there.
 fn add_column(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, spec: &ColumnSpec) -> Result<()> {
     let missing = match &spec.default {
-        Some(default) if default.expr.is_volatile() => {
+        Some(default) if is_volatile(&default.expr) => {
             return Err(SqlError::unsupported("ADD COLUMN with a volatile default"));
         }
         Some(default) => Some(cx.host.compile(&default.expr)?(&[])?),
@@ -300,4 +303,16 @@ fn change_options(
     let mut options = table.options.clone();
     change(&mut options);
     cx.change(Oid::PG_CLASS, table.oid, |row| row.put("reloptions", options_array(&options)))
+}
+
+/// Whether the expression's value may differ from row to row.
+fn is_volatile(expr: &Expr) -> bool {
+    let mut found = false;
+    walk::visit(expr, 0, &mut |e, _| {
+        if let Expr::Call { function, .. } = e {
+            found |= function.volatility == Volatility::Volatile;
+        }
+        !found
+    });
+    found
 }

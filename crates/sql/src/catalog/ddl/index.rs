@@ -445,7 +445,7 @@ fn duplicate(
             let texts: Vec<String> = values
                 .iter()
                 .zip(&spec.columns)
-                .map(|(v, c)| crate::types::display(v, c.ty.oid))
+                .map(|(v, c)| cx.host.show(v, c.ty.oid))
                 .collect();
             shown = Some(texts.join(", "));
         }

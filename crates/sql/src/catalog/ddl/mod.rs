@@ -40,8 +40,8 @@ pub type RowFn<'a> = Box<dyn Fn(&[Datum]) -> Result<Datum> + 'a>;
 pub trait DdlHost {
     /// Compiles an expression over `Var(0, 0, col)` of a table's row.
     fn compile(&self, expr: &Expr) -> Result<RowFn<'_>>;
-    /// Binds the canonical text of an expression over a table's columns.
-    fn bind_text(&self, table: &super::TableDef, text: &str) -> Result<Expr>;
+    /// A value as text, for a message.
+    fn show(&self, value: &Datum, ty: Oid) -> String;
     fn check_interrupt(&self) -> Result<()>;
 }
 
