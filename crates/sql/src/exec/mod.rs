@@ -41,6 +41,7 @@ pub mod expr;
 pub mod join;
 pub mod long;
 pub mod rows;
+pub mod run;
 pub mod scan;
 pub mod sets;
 pub mod sort;
@@ -52,7 +53,9 @@ pub mod window;
 pub mod write;
 
 pub use expr::Ex;
+pub use run::{RowExpr, compile_row_expr, eval_const};
 pub use subplan::SubPlanState;
+pub use write::bulk;
 
 /// A register's number.
 pub type Reg = u32;

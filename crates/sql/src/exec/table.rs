@@ -34,6 +34,7 @@ pub struct IndexExec {
     pub columns: Vec<(Oid, bool, bool)>,
     pub sources: Vec<KeySource>,
     pub predicate: Option<Ex>,
+    registers: usize,
     /// Columns of the table that an entry depends on, ascending.
     pub uses: Vec<usize>,
 }
@@ -50,6 +51,8 @@ pub enum KeySource {
 pub struct CompiledParts {
     pub exprs: Vec<Option<Ex>>,
     pub predicate: Option<Ex>,
+    /// How many registers they need, the row's included.
+    pub registers: usize,
 }
 
 impl TableExec {
@@ -143,6 +146,7 @@ impl IndexExec {
             columns: keys.map(|c| (c.ty.oid, c.descending, c.nulls_first)).collect(),
             sources,
             predicate: parts.predicate,
+            registers: parts.registers,
             uses,
             def: def.clone(),
         }
@@ -172,6 +176,7 @@ impl IndexExec {
         }
         let mut cx = ExecCx::new(fx, &[]);
         cx.regs = row.to_vec();
+        cx.regs.resize(self.registers.max(row.len()), Datum::Null);
         if let Some(p) = &self.predicate
             && !p.passes(&mut cx)?
         {

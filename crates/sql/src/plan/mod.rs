@@ -41,7 +41,7 @@ pub mod walk;
 mod window;
 
 pub use explain::{ExplainOptions, Summary, explain};
-pub use planner::{IndexParts, PlanEnv, plan_statement};
+pub use planner::{IndexParts, PlanEnv, compile_row_expr, plan_statement};
 
 /// A compiled expression, and its SQL text when EXPLAIN asked for the plan.
 #[derive(Clone)]

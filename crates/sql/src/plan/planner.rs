@@ -153,6 +153,26 @@ pub fn plan_statement(
     })
 }
 
+/// Compiles an expression over the columns of one row: column i of entry 0 is in register i. How
+/// many registers it needs comes along. Sub-selects are refused, for there is nobody to run them.
+pub fn compile_row_expr(env: &dyn PlanEnv, e: &Expr) -> Result<(Ex, usize)> {
+    let mut p = Planner::new(env);
+    let mut width = 0;
+    walk::visit(e, 0, &mut |e, _| {
+        if let Expr::Var(v) = e {
+            width = width.max(v.col + 1);
+        }
+        true
+    });
+    let regs: Vec<Reg> = p.new_regs(width.max(0) as usize);
+    p.scopes.push(Scope { columns: vec![Columns::Listed(regs)], ..Scope::default() });
+    let ex = p.compile(e)?;
+    match p.subplans.is_empty() {
+        true => Ok((ex, p.registers as usize)),
+        false => Err(SqlError::unsupported("a sub-select here")),
+    }
+}
+
 fn target_types(targets: &Option<Vec<Target>>) -> Option<Vec<TypeRef>> {
     targets.as_ref().map(|t| t.iter().map(|t| t.expr.ty()).collect())
 }

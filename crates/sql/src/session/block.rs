@@ -26,6 +26,7 @@ use inkling_storage::ids::RelId;
 use inkling_storage::lock::LockManager;
 use inkling_storage::txn::{CommitMode, IsolationLevel, Transaction, TxnHost, TxnManager};
 use inkling_storage::wal::Wal;
+use std::cell::RefCell;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Block {
@@ -143,7 +144,7 @@ impl Session {
             return Err(SqlError::unsupported("a DEFERRABLE transaction"));
         }
         let isolation = engine_isolation(isolation)?;
-        self.tx = Some(Transaction::begin(&self.txn_session, isolation, read_only));
+        self.tx = Some(RefCell::new(Transaction::begin(&self.txn_session, isolation, read_only)));
         self.around.transaction_start.set(self.around.statement_start.get());
         Ok(())
     }
@@ -170,7 +171,7 @@ impl Session {
 
     /// SET TRANSACTION.
     pub(super) fn set_transaction(&mut self, modes: TransactionModes) -> Result<()> {
-        let Some(tx) = self.tx.as_mut() else {
+        let Some(tx) = self.tx.as_mut().map(RefCell::get_mut) else {
             self.notice(warning(
                 State::NO_ACTIVE_SQL_TRANSACTION,
                 "SET TRANSACTION can only be used in transaction blocks",
@@ -253,7 +254,7 @@ impl Session {
     }
 
     fn chain_modes(&self, chain: bool) -> Option<TransactionModes> {
-        let tx = self.tx.as_ref().filter(|_| chain)?;
+        let tx = self.tx.as_ref().filter(|_| chain)?.borrow();
         let isolation = match tx.isolation() {
             IsolationLevel::RepeatableRead => SqlIsolation::RepeatableRead,
             IsolationLevel::Serializable => SqlIsolation::Serializable,
@@ -280,7 +281,7 @@ impl Session {
     /// Commits what there is; afterwards the session is idle, whatever happens.
     fn commit_transaction(&mut self) -> Result<()> {
         self.portals.clear();
-        let Some(tx) = self.tx.take() else {
+        let Some(tx) = self.tx.take().map(RefCell::into_inner) else {
             self.block = Block::Idle;
             return Ok(());
         };
@@ -320,7 +321,7 @@ impl Session {
     /// Rolls back what there is.
     pub(super) fn abort_transaction(&mut self) {
         self.portals.clear();
-        if let Some(tx) = self.tx.take() {
+        if let Some(tx) = self.tx.take().map(RefCell::into_inner) {
             tx.abort(self.around.db.engine.as_ref());
         }
         self.block = Block::Idle;
@@ -357,8 +358,8 @@ impl Session {
             Block::Open => {
                 self.portals.clear();
                 self.block = Block::Failed;
-                let has_savepoint = self.tx.as_ref().is_some_and(|t| t.depth() > 1);
-                if !has_savepoint && let Some(tx) = self.tx.take() {
+                let has_savepoint = self.tx.as_ref().is_some_and(|t| t.borrow().depth() > 1);
+                if !has_savepoint && let Some(tx) = self.tx.take().map(RefCell::into_inner) {
                     // Nothing can bring it back: give up its locks and snapshot at once.
                     tx.abort(self.around.db.engine.as_ref());
                 }
@@ -379,13 +380,13 @@ impl Session {
 
     pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
         self.in_block("SAVEPOINT")?;
-        self.tx.as_mut().ok_or_else(no_transaction)?.savepoint(name);
+        self.tx_mut()?.savepoint(name);
         self.around.settings_mut().savepoint();
         Ok(())
     }
 
     fn savepoint_depth(&self, name: &str) -> Result<usize> {
-        self.tx.as_ref().and_then(|tx| tx.find_savepoint(name)).ok_or_else(|| {
+        self.tx.as_ref().and_then(|tx| tx.borrow().find_savepoint(name)).ok_or_else(|| {
             SqlError::new(
                 State::INVALID_SAVEPOINT_SPECIFICATION,
                 format!("savepoint \"{name}\" does not exist"),
@@ -396,7 +397,7 @@ impl Session {
     pub(super) fn release_savepoint(&mut self, name: &str) -> Result<()> {
         self.in_block("RELEASE SAVEPOINT")?;
         let depth = self.savepoint_depth(name)?;
-        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let levels = tx.depth() + 1 - depth;
         tx.release(name);
         for _ in 0..levels {
@@ -408,7 +409,7 @@ impl Session {
     pub(super) fn rollback_to_savepoint(&mut self, name: &str) -> Result<()> {
         self.in_block("ROLLBACK TO SAVEPOINT")?;
         let depth = self.savepoint_depth(name)?;
-        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let levels = tx.depth() + 1 - depth;
         tx.rollback_to(self.around.db.engine.as_ref(), name);
         for _ in 0..levels {

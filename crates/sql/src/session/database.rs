@@ -8,7 +8,7 @@ use crate::catalog::create::{self, ViewBinder};
 use crate::catalog::ddl::{DdlHost, RowFn};
 use crate::catalog::{CatalogCache, CatalogSnapshot};
 use crate::error::{Result, SqlError};
-use crate::functions::FnContext;
+use crate::exec::table::TableCache;
 use crate::session::around::Bare;
 use crate::settings::ServerSettings;
 use crate::types::{Datum, Oid};
@@ -75,6 +75,8 @@ pub struct Database {
     pub engine: Arc<Engine>,
     pub catalog: CatalogCache,
     pub settings: Arc<ServerSettings>,
+    /// Tables made ready for execution, shared by all sessions.
+    pub(super) tables: TableCache,
     /// When the process opened it, microseconds since 2000-01-01.
     pub started: i64,
     sessions: Arc<Sessions>,
@@ -119,6 +121,7 @@ impl Database {
         Ok(Arc::new(Database {
             catalog,
             settings: Arc::new(settings),
+            tables: TableCache::default(),
             started,
             sessions: Arc::default(),
             engine,
@@ -199,9 +202,7 @@ impl ViewBinder for Binder {
 
 impl DdlHost for Binder {
     fn compile(&self, expr: &Expr) -> Result<RowFn<'_>> {
-        let compiled = crate::exec::compile_row_expr(expr)?;
-        let bare = Bare::default();
-        Ok(Box::new(move |row: &[Datum]| compiled.eval(row, &bare as &dyn FnContext)))
+        Err(SqlError::internal(format!("views compile no expression, such as {expr:?}")))
     }
 
     fn show(&self, value: &Datum, ty: Oid) -> String {

@@ -46,7 +46,8 @@ pub use prepared::Prepared;
 
 use crate::catalog::CatalogSnapshot;
 use crate::error::{Result, SqlError, State};
-use crate::exec::run::Running;
+use crate::exec::run::ExecEnv;
+use crate::plan::PlanEnv;
 use crate::settings::ChangeSource;
 use around::Around;
 use block::Block;
@@ -55,6 +56,8 @@ use inkling_storage::heap::VisState;
 use inkling_storage::ids::Lsn;
 use inkling_storage::txn::{Transaction, TxnSession};
 use inkling_storage::wait::WaitHandle;
+use prepared::SessionPlanEnv;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +67,7 @@ pub struct Session {
     txn_session: Arc<TxnSession>,
     vis: VisState,
     block: Block,
-    tx: Option<Transaction>,
+    tx: Option<RefCell<Transaction>>,
     /// This transaction changed the catalog: it reads its own version.
     catalog_changed: bool,
     /// No byte of an answer leaves before the log is durable up to here.
@@ -108,7 +111,7 @@ impl Session {
     /// An error means that what the client would be told may be lost.
     pub fn answer_barrier(&mut self) -> Result<Option<WaitHandle>> {
         if let Some(tx) = &self.tx {
-            let seen = tx.undurable_seen().replace(Lsn::INVALID);
+            let seen = tx.borrow().undurable_seen().replace(Lsn::INVALID);
             self.barrier = self.barrier.max(seen);
         }
         if !self.barrier.is_valid() {
@@ -203,7 +206,7 @@ impl Session {
 
     /// The catalog after this transaction changed it.
     fn reload_own_catalog(&mut self) -> Result<()> {
-        let Some(tx) = self.tx.as_mut() else {
+        let Some(tx) = self.tx.as_mut().map(RefCell::get_mut) else {
             return Err(SqlError::internal("catalog change outside a transaction"));
         };
         let own = self.around.db.catalog.for_transaction(tx)?;
@@ -216,64 +219,48 @@ impl Session {
         self.notices.push(notice);
     }
 
-    /// Splits the session into what a running plan borrows.
-    fn exec_parts(
-        around: &Around,
-        tx: &mut Option<Transaction>,
-        vis: &VisState,
-        f: impl FnOnce(&mut crate::exec::run::ExecEnv<'_>) -> Result<crate::exec::Step>,
-    ) -> Result<crate::exec::Step> {
-        let tx = tx.as_mut().ok_or_else(no_transaction)?;
-        let catalog = around.catalog();
-        let mut env = crate::exec::run::ExecEnv {
-            fx: around,
-            engine: &around.db.engine,
-            tx,
-            vis,
-            catalog: &catalog,
-        };
-        f(&mut env)
-    }
-
-    /// Lends the running transaction to a bulk insert.
-    fn bulk<T>(
-        &mut self,
-        mut f: impl FnMut(&mut crate::exec::run::ExecEnv<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+    /// Lends the session to a running plan or a bulk insert.
+    fn with_env<T>(&self, f: impl FnOnce(&ExecEnv<'_>) -> Result<T>) -> Result<T> {
+        let tx = self.tx.as_ref().ok_or_else(no_transaction)?;
         let catalog = self.around.catalog();
-        let mut env = crate::exec::run::ExecEnv {
+        let plan_env = SessionPlanEnv::new(&self.around, &catalog);
+        f(&ExecEnv {
             fx: &self.around,
             engine: &self.around.db.engine,
             tx,
             vis: &self.vis,
             catalog: &catalog,
-        };
-        f(&mut env)
+            plan_env: &plan_env,
+            tables: &self.around.db.tables,
+        })
+    }
+
+    fn with_plan_env<T>(&self, f: impl FnOnce(&dyn PlanEnv) -> Result<T>) -> Result<T> {
+        let catalog = self.around.catalog();
+        f(&SessionPlanEnv::new(&self.around, &catalog))
+    }
+
+    fn tx_mut(&mut self) -> Result<&mut Transaction> {
+        Ok(self.tx.as_mut().ok_or_else(no_transaction)?.get_mut())
     }
 
     /// The snapshot for a statement that is about to run.
     fn take_statement_snapshot(&mut self) -> Result<inkling_storage::txn::Snapshot> {
-        Ok(self.tx.as_mut().ok_or_else(no_transaction)?.statement_snapshot())
+        Ok(self.tx_mut()?.statement_snapshot())
     }
 
     fn check_may_write(&self, what: &str) -> Result<()> {
-        match self.tx.as_ref().is_some_and(Transaction::is_read_only) {
+        match self.tx.as_ref().is_some_and(|tx| tx.borrow().is_read_only()) {
             true => Err(run::read_only_error(what)),
             false => Ok(()),
         }
-    }
-
-    /// One call for the next row of a running plan.
-    fn next_row(&mut self, running: &mut Running) -> Result<crate::exec::Step> {
-        Self::exec_parts(&self.around, &mut self.tx, &self.vis, |env| running.next(env))
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.portals.clear();
-        if let Some(tx) = self.tx.take() {
+        if let Some(tx) = self.tx.take().map(RefCell::into_inner) {
             tx.abort(self.around.db.engine.as_ref());
         }
         self.around.db.engine.locks.release_session_locks(self.txn_session.owner());

@@ -11,6 +11,7 @@
 
 use super::Session;
 use super::api::ColumnDesc;
+use super::around::Around;
 use crate::analyze::statement::{ParamTypes, ParsedStatement, Statement, Utility};
 use crate::analyze::{self, bound::RangeEntry};
 use crate::catalog::{CatalogSnapshot, IndexDef, TableDef};
@@ -235,7 +236,7 @@ impl Session {
         match statement {
             Statement::Utility(utility) => Ok(Bound::Utility(Arc::new(utility))),
             query => {
-                let env = SessionPlanEnv { session: self, catalog, explain: false };
+                let env = SessionPlanEnv::new(&self.around, catalog);
                 Ok(Bound::Planned(Arc::new(plan::plan_statement(&env, &query)?)))
             }
         }
@@ -244,7 +245,7 @@ impl Session {
     /// Plans a bound query that is run once.
     pub(super) fn plan_query(&mut self, statement: &Statement) -> Result<StatementPlan> {
         let catalog = self.catalog()?;
-        let env = SessionPlanEnv { session: self, catalog: &catalog, explain: false };
+        let env = SessionPlanEnv::new(&self.around, &catalog);
         plan::plan_statement(&env, statement)
     }
 
@@ -269,7 +270,7 @@ impl Session {
     /// Plans a query for EXPLAIN, with the texts that it shows.
     pub(super) fn plan_for_explain(&mut self, statement: &Statement) -> Result<StatementPlan> {
         let catalog = self.catalog()?;
-        let env = SessionPlanEnv { session: self, catalog: &catalog, explain: true };
+        let env = SessionPlanEnv { around: &self.around, catalog: &catalog, explain: true };
         plan::plan_statement(&env, statement)
     }
 
@@ -321,20 +322,26 @@ fn same_columns(a: &Option<Vec<ColumnDesc>>, b: &Option<Vec<ColumnDesc>>) -> boo
 }
 
 /// What the planner asks of the session.
-struct SessionPlanEnv<'a> {
-    session: &'a Session,
+pub(super) struct SessionPlanEnv<'a> {
+    around: &'a Around,
     catalog: &'a Arc<CatalogSnapshot>,
     explain: bool,
 }
 
+impl<'a> SessionPlanEnv<'a> {
+    pub fn new(around: &'a Around, catalog: &'a Arc<CatalogSnapshot>) -> Self {
+        SessionPlanEnv { around, catalog, explain: false }
+    }
+}
+
 impl PlanEnv for SessionPlanEnv<'_> {
     fn functions(&self) -> &dyn FnContext {
-        &self.session.around
+        self.around
     }
 
     fn size(&self, table: &TableDef) -> (f64, f64) {
         use inkling_storage::ids::Fork;
-        let pool = &self.session.around.db.engine.pool;
+        let pool = &self.around.db.engine.pool;
         let pages = pool.block_count(table.rel, Fork::Main).map_or(0.0, f64::from);
         if table.relpages > 0 && table.reltuples >= 0.0 {
             // The density that was measured, at the size of today.
@@ -354,8 +361,7 @@ impl PlanEnv for SessionPlanEnv<'_> {
 
     fn index_parts(&self, table: &Arc<TableDef>, index: &IndexDef) -> Result<Arc<IndexParts>> {
         let bind = |text: &String| {
-            self.session
-                .around
+            self.around
                 .with_bind_context(self.catalog, |cx| analyze::bind_stored_expr(cx, table, text))
         };
         let exprs = index

@@ -97,22 +97,19 @@ impl Session {
     /// Takes the locks on the plan's tables; plans anew when the catalog changed before they
     /// were granted.
     fn lock_tables(&mut self, prepared: &Prepared, plan: &StatementPlan) -> Result<Begun> {
-        let tx = self.tx.as_ref().ok_or_else(no_transaction)?;
+        let tx = self.tx.as_ref().ok_or_else(no_transaction)?.borrow();
         let locks = &self.around.db.engine.locks;
         for (table, usage) in &plan.tables {
             if *usage == TableUse::Write && tx.is_read_only() {
                 return Err(read_only(plan.kind));
             }
-            let mode = match usage {
-                TableUse::Read => LockMode::AccessShare,
-                TableUse::LockRows => LockMode::RowShare,
-                TableUse::Write => LockMode::RowExclusive,
-            };
-            match locks.acquire(tx.lock_owner(), LockTag::Relation(table.oid.0), mode) {
+            let tag = LockTag::Relation(table.oid.0);
+            match locks.acquire(tx.lock_owner(), tag, lock_mode(*usage)) {
                 LockResult::Granted => {}
                 LockResult::Wait(wait) => return Ok(Begun::Wait(wait)),
             }
         }
+        drop(tx);
         if !self.catalog_changed
             && self.around.catalog_version() != self.around.db.catalog.version()
         {
@@ -134,14 +131,16 @@ impl Session {
         let Bound::Planned(plan) = portal.prepared.bound() else {
             return Err(SqlError::internal("the statement changed its kind"));
         };
-        let snapshot = self.tx.as_mut().ok_or_else(no_transaction)?.statement_snapshot();
+        let snapshot = self.take_statement_snapshot()?;
         let params = std::mem::take(&mut portal.params);
         let running = match portal.prepared.take_idle() {
             Some(mut running) => {
-                running.restart(params, snapshot)?;
+                self.with_env(|env| running.restart(params, snapshot, env))?;
                 running
             }
-            None => Box::new(Running::start(Arc::clone(&plan), params, snapshot)?),
+            None => self.with_env(|env| {
+                Running::start(Arc::clone(&plan), params, snapshot, env).map(Box::new)
+            })?,
         };
         portal.execution = Execution::Running { plan, running, pending: false, rows: 0 };
         self.pull(portal, sink, max_rows)
@@ -165,7 +164,7 @@ impl Session {
                 return Ok(Progress::FlushRows);
             }
             if !std::mem::take(pending) {
-                match self.next_row(running)? {
+                match self.with_env(|env| running.next(env))? {
                     Step::Row => {}
                     Step::Wait(handle) => return Ok(Progress::Wait(handle)),
                     Step::Done => break,
@@ -212,7 +211,7 @@ impl Session {
     pub(super) fn end_statement(&mut self, wrote: bool) -> Result<()> {
         self.around.refresh_if_changed();
         let has_cursors = self.portals.values().any(|p| p.is_cursor);
-        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let tx = self.tx_mut()?;
         if wrote {
             tx.next_command()?;
         }
@@ -220,6 +219,15 @@ impl Session {
             tx.end_statement();
         }
         Ok(())
+    }
+}
+
+/// The lock that a statement takes on a table that it uses so.
+pub(super) fn lock_mode(usage: TableUse) -> LockMode {
+    match usage {
+        TableUse::Read => LockMode::AccessShare,
+        TableUse::LockRows => LockMode::RowShare,
+        TableUse::Write => LockMode::RowExclusive,
     }
 }
 

@@ -4,12 +4,13 @@
 use super::api::{CommandTag, Progress, RowSink};
 use super::block::Block;
 use super::portal::{Execution, Portal};
-use super::prepared::Bound;
+use super::prepared::{Bound, SessionPlanEnv};
 use super::run::read_only_error;
 use super::{Session, copy, no_transaction, unknown_statement};
 use crate::analyze::statement::{
-    DeclareCursor, Discard, Execute, Explain, Fetch, FetchDirection, Lock, ParamTypes, Prepare,
-    ResetTarget, SetVariable, ShowTarget, Statement, TransactionModes, Utility, Vacuum,
+    DeclareCursor, Discard, Execute, Explain, ExplainFormat, Fetch, FetchDirection, Lock,
+    ParamTypes, Prepare, ResetTarget, SetVariable, ShowTarget, Statement, TransactionModes,
+    Utility, Vacuum,
 };
 use crate::analyze::{self, bound::Expr};
 use crate::catalog::TableDef;
@@ -17,6 +18,7 @@ use crate::catalog::ddl::{self, DdlContext, DdlHost, RowFn};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::exec::Step;
 use crate::exec::run::Running;
+use crate::plan::{ExplainOptions, Summary};
 use crate::settings::ChangeSource;
 use crate::types::{Datum, Oid, TypeRef};
 use inkling_storage::engine::CheckpointKind;
@@ -213,7 +215,7 @@ impl Session {
         let text = TypeRef::plain(Oid::TEXT);
         match target {
             ShowTarget::Name(name) => {
-                let value = match (name.as_str(), &self.tx) {
+                let value = match (name.as_str(), self.tx.as_ref().map(|tx| tx.borrow())) {
                     ("transaction_isolation", Some(tx)) => {
                         super::block::isolation_name(tx.isolation()).to_owned()
                     }
@@ -296,9 +298,11 @@ impl Session {
         let args = self.around.with_bind_context(&self.around.catalog(), |cx| {
             analyze::coerce_arguments(cx, e, prepared.params())
         })?;
+        let catalog = self.around.catalog();
+        let env = SessionPlanEnv::new(&self.around, &catalog);
         let params = args
             .iter()
-            .map(|a| crate::exec::eval_const(a, &self.around, &portal.params))
+            .map(|a| crate::exec::eval_const(&env, a, &self.around, &portal.params))
             .collect::<Result<Vec<_>>>()?;
         let inner = Portal::new(prepared, params);
         if let Some(columns) = inner.columns() {
@@ -343,11 +347,13 @@ impl Session {
                 return Ok(Some(wait));
             }
         }
-        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let tx = self.tx_mut()?;
         let snapshot = tx.statement_snapshot();
         // Held until the transaction ends, so that later statements cannot let it go.
         let _until_the_end = tx.hold_snapshot(snapshot);
-        let running = Box::new(Running::start(Arc::clone(&plan), Vec::new(), snapshot)?);
+        let running = self.with_env(|env| {
+            Running::start(Arc::clone(&plan), Vec::new(), snapshot, env).map(Box::new)
+        })?;
         portal.execution = Execution::Running { plan, running, pending: false, rows: 0 };
         self.portals.insert(c.name.clone(), portal);
         Ok(None)
@@ -402,7 +408,7 @@ impl Session {
         let mut sent = 0;
         while sent < count {
             let Execution::Running { running, .. } = &mut cursor.execution else { break };
-            match self.next_row(running)? {
+            match self.with_env(|env| running.next(env))? {
                 Step::Row => {}
                 // Only a cursor over locked rows waits, and only before its first row.
                 Step::Wait(handle) if sent == 0 => return Ok(Fetched::Wait(handle)),
@@ -464,7 +470,7 @@ impl Session {
         mode: LockMode,
         nowait: bool,
     ) -> Result<Option<LockWait>> {
-        let tx = self.tx.as_ref().ok_or_else(no_transaction)?;
+        let tx = self.tx.as_ref().ok_or_else(no_transaction)?.borrow();
         let locks = &self.around.db.engine.locks;
         let tag = LockTag::Relation(table.0);
         if nowait {
@@ -532,7 +538,7 @@ impl Session {
             if let Some(wait) = self.acquire(table.oid, LockMode::ShareUpdateExclusive, false)? {
                 return Ok(Some(wait));
             }
-            let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+            let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
             let around = &self.around;
             crate::catalog::maintain::maintain(&around.db.engine, tx, &table, v, &|| {
                 around.cancel.check()
@@ -544,11 +550,11 @@ impl Session {
 
     fn define(&mut self, utility: &Utility) -> Result<Option<LockWait>> {
         self.ensure_transaction()?;
-        if self.tx.as_ref().is_some_and(|tx| tx.is_read_only()) {
+        if self.tx.as_ref().is_some_and(|tx| tx.borrow().is_read_only()) {
             return Err(read_only_error(utility.tag()));
         }
         let catalog = self.catalog()?;
-        let tx = self.tx.as_mut().ok_or_else(no_transaction)?;
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let engine = Arc::clone(&self.around.db.engine);
         if let Some(wait) = ddl::lock(&engine, tx, &catalog, utility)? {
             return Ok(Some(wait));
@@ -584,17 +590,74 @@ impl Session {
         sink: &mut dyn RowSink,
         max_rows: u64,
     ) -> Result<Progress> {
-        let plan = self.plan_for_explain(&e.statement)?;
-        let options = crate::plan::ExplainOptions::of(e);
-        if e.analyze {
-            return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
-        }
-        let lines = crate::plan::explain(&plan, &options);
+        let started = std::time::Instant::now();
+        let plan = Arc::new(self.plan_for_explain(&e.statement)?);
+        let planning_ms = started.elapsed().as_secs_f64() * 1000.0;
+        let options = ExplainOptions {
+            analyze: e.analyze,
+            costs: e.costs,
+            timing: e.timing,
+            summary: e.summary,
+            buffers: false,
+            json: e.format == ExplainFormat::Json,
+        };
+        refuse_explain(e)?;
+        let mut summary = Summary { planning_ms, ..Summary::default() };
+        let lines = if e.analyze {
+            let started = std::time::Instant::now();
+            let running = self.run_measured(&plan)?;
+            summary.execution_ms = Some(started.elapsed().as_secs_f64() * 1000.0);
+            crate::plan::explain(&plan, Some(running.execution()), options, summary)
+        } else {
+            crate::plan::explain(&plan, None, options, summary)
+        };
         let rows = lines.into_iter().map(|l| vec![Datum::text(l)]).collect();
         let types = portal.types.clone();
         let tag = Some(CommandTag::Plain("EXPLAIN"));
         self.start_rows(portal, rows, types, tag, sink, max_rows)
     }
+}
+
+impl Session {
+    /// Runs a plan to its end for EXPLAIN ANALYZE; its rows go nowhere.
+    fn run_measured(&mut self, plan: &Arc<crate::plan::StatementPlan>) -> Result<Running> {
+        for (table, usage) in &plan.tables {
+            let mode = super::run::lock_mode(*usage);
+            if self.acquire(table.oid, mode, false)?.is_some() {
+                return Err(SqlError::new(
+                    State::LOCK_NOT_AVAILABLE,
+                    format!("could not obtain lock on relation \"{}\"", table.name),
+                ));
+            }
+        }
+        let snapshot = self.take_statement_snapshot()?;
+        let mut running =
+            self.with_env(|env| Running::start_measured(Arc::clone(plan), snapshot, env))?;
+        loop {
+            match self.with_env(|env| running.next(env))? {
+                Step::Row => {}
+                Step::Wait(handle) => handle.block(),
+                Step::Done => break,
+            }
+        }
+        self.end_statement(plan.kind != crate::plan::StatementKind::Select)?;
+        Ok(running)
+    }
+}
+
+/// Options of EXPLAIN whose output is not there.
+fn refuse_explain(e: &Explain) -> Result<()> {
+    let what = match e {
+        Explain { verbose: true, .. } => "EXPLAIN option VERBOSE",
+        Explain { buffers: true, .. } => "EXPLAIN option BUFFERS",
+        Explain { wal: true, .. } => "EXPLAIN option WAL",
+        Explain { settings: true, .. } => "EXPLAIN option SETTINGS",
+        Explain { format: ExplainFormat::Xml | ExplainFormat::Yaml, .. } => {
+            "EXPLAIN format XML or YAML"
+        }
+        _ => return Ok(()),
+    };
+    Err(SqlError::unsupported(what))
 }
 
 enum Fetched {
@@ -622,7 +685,9 @@ pub(super) struct SessionDdlHost<'a> {
 
 impl DdlHost for SessionDdlHost<'_> {
     fn compile(&self, expr: &Expr) -> Result<RowFn<'_>> {
-        let compiled = crate::exec::compile_row_expr(expr)?;
+        let catalog = self.around.catalog();
+        let env = SessionPlanEnv::new(self.around, &catalog);
+        let compiled = crate::exec::compile_row_expr(&env, expr)?;
         Ok(Box::new(move |row: &[Datum]| compiled.eval(row, self.around)))
     }
 

@@ -4,10 +4,10 @@ use super::DdlContext;
 use super::create::{add_constraint, column_rows, default_row, refuse_constraint};
 use super::index::TableRows;
 use crate::analyze::bound::Expr;
-use crate::analyze::walk;
 use crate::analyze::statement::{
     AlterAction, AlterTable, ColumnSpec, ConstraintSpec, ConstraintSpecKind, StoredExpr,
 };
+use crate::analyze::walk;
 use crate::catalog::describe::options_array;
 use crate::catalog::{ColumnDef, ConstraintKind, TableDef};
 use crate::error::{Result, SqlError, State};

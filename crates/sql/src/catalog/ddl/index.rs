@@ -442,11 +442,8 @@ fn duplicate(
             && live
             && let Some(values) = keys.values(row)?
         {
-            let texts: Vec<String> = values
-                .iter()
-                .zip(&spec.columns)
-                .map(|(v, c)| cx.host.show(v, c.ty.oid))
-                .collect();
+            let texts: Vec<String> =
+                values.iter().zip(&spec.columns).map(|(v, c)| cx.host.show(v, c.ty.oid)).collect();
             shown = Some(texts.join(", "));
         }
         Ok(())

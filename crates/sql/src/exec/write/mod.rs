@@ -14,6 +14,7 @@
 //!
 //! Everything that may wait keeps where it was; the same call is made again after the wait.
 
+pub mod bulk;
 mod conflict;
 mod delete;
 mod insert;

@@ -14,7 +14,9 @@ use crate::error::{Result, SqlError, State};
 use crate::exec::RowExpr;
 use crate::exec::bulk::BulkInsert;
 use crate::functions::FnContext;
+use crate::plan::PlanEnv;
 use crate::types::{self, Datum};
+use inkling_storage::wait::WaitHandle;
 use std::sync::Arc;
 
 /// A COPY FROM under way.
@@ -63,9 +65,14 @@ fn bad_format(text: impl Into<String>) -> SqlError {
 }
 
 impl CopyFrom {
-    pub fn new(c: &CopyTable, table: &Arc<TableDef>, columns: &[i16]) -> Result<Self> {
+    pub fn new(
+        c: &CopyTable,
+        table: &Arc<TableDef>,
+        columns: &[i16],
+        env: &dyn PlanEnv,
+    ) -> Result<Self> {
         let positions = |attnums: &[i16]| attnums.iter().map(|n| *n as usize - 1).collect();
-        let compile = |e: &Expr| crate::exec::compile_row_expr(e);
+        let compile = |e: &Expr| crate::exec::compile_row_expr(env, e);
         let defaults = c
             .defaults
             .iter()
@@ -84,7 +91,7 @@ impl CopyFrom {
             },
             filter: c.filter.as_ref().map(compile).transpose()?,
             defaults,
-            bulk: BulkInsert::new(table, &c.checks, c.freeze)?,
+            bulk: BulkInsert::new(table, &c.checks, c.freeze, env)?,
             rest: Vec::new(),
             line: 0,
             header_pending: c.header,
@@ -348,7 +355,13 @@ impl Session {
     pub fn copy_done(&mut self, portal: &str) -> Result<()> {
         self.with_copy(portal, |session, copy| {
             copy.feed(session, &[], true)?;
-            session.bulk(|env| copy.bulk.finish(env)).map_err(|e| e.context(copy.context()))?;
+            let context = copy.context();
+            let bulk = &mut copy.bulk;
+            while let Some(wait) =
+                session.with_env(|env| bulk.finish(env)).map_err(|e| e.context(context.clone()))?
+            {
+                session.block_on(&wait)?;
+            }
             copy.finished = true;
             Ok(())
         })
@@ -357,6 +370,16 @@ impl Session {
     /// The client gives up.
     pub fn copy_fail(&mut self, message: &str) -> SqlError {
         SqlError::new(State::QUERY_CANCELED, format!("COPY from stdin failed: {message}"))
+    }
+
+    /// Waits in this thread (the driver lets COPY have it) until `wait` is over or the statement
+    /// is to stop.
+    fn block_on(&self, wait: &WaitHandle) -> Result<()> {
+        let cancel = Arc::clone(&self.around.cancel);
+        let watch = cancel.watch(wait.event());
+        wait.block();
+        drop(watch);
+        cancel.check()
     }
 
     fn with_copy(
@@ -409,8 +432,10 @@ impl CopyFrom {
             if self.take_line(&buffer[at..at + end], &session.around)? {
                 let row = &mut self.row;
                 let bulk = &mut self.bulk;
-                let pushed = session.bulk(|env| bulk.push(env, row));
-                pushed.map_err(|e| e.context(self.context()))?;
+                let pushed = session.with_env(|env| bulk.push(env, row));
+                if let Some(wait) = pushed.map_err(|e| e.context(self.context()))? {
+                    session.block_on(&wait)?;
+                }
                 self.rows += 1;
             }
             at += next;

@@ -58,7 +58,9 @@ fn start_from(session: &mut Session, portal: &mut Portal, c: &CopyTable) -> Resu
     }
     let info = CopyInfo { columns: columns.len(), binary: false };
     session.take_statement_snapshot()?;
-    portal.execution = Execution::CopyIn(Box::new(CopyFrom::new(c, table, columns)?));
+    portal.execution = Execution::CopyIn(Box::new(
+        session.with_plan_env(|env| CopyFrom::new(c, table, columns, env))?,
+    ));
     Ok(Progress::CopyIn(info))
 }
 
@@ -84,7 +86,8 @@ fn start_to(
     let snapshot = session.take_statement_snapshot()?;
     let types = plan.output.as_ref().map_or_else(Vec::new, |(_, types)| types.clone());
     sink.copy_out_begin(CopyInfo { columns: types.len(), binary: false })?;
-    let running = Box::new(Running::start(plan, Vec::new(), snapshot)?);
+    let running =
+        session.with_env(|env| Running::start(plan, Vec::new(), snapshot, env).map(Box::new))?;
     portal.execution = Execution::CopyOut(Box::new(CopyTo::new(c, running, types, names)));
     session.step_portal(portal, sink, 0)
 }

@@ -157,7 +157,7 @@ impl Session {
             if sink.full() {
                 return Ok(Progress::FlushRows);
             }
-            match self.next_row(&mut copy.running)? {
+            match self.with_env(|env| copy.running.next(env))? {
                 Step::Row => {}
                 Step::Wait(handle) => return Ok(Progress::Wait(handle)),
                 Step::Done => break,

@@ -1,0 +1,185 @@
+//! Bulk insertion for COPY: rows gathered into batches, one log record a page.
+//!
+//! ```text
+//!   push ─ checks, encoding ─> batch ... full? ─> heap::insert_many ─> index entries of each row
+//! ```
+//!
+//! A wait for a unique key's other writer blocks the calling thread: whoever drives a COPY gives
+//! it a thread for that.
+
+use super::{Entries, IndexWork, Target, duplicate, encode};
+use crate::analyze::bound::Expr;
+use crate::catalog::TableDef;
+use crate::error::Result;
+use crate::exec::ExecCx;
+use crate::exec::build::BuildEnv;
+use crate::exec::expr::Ex;
+use crate::exec::run::ExecEnv;
+use crate::plan::{self, PlanEnv};
+use crate::row::EncodedRow;
+use crate::types::Datum;
+use inkling_storage::heap::{self, InsertOpts};
+use inkling_storage::wait::WaitHandle;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// A batch is written when it has this many bytes ...
+const BATCH_BYTES: usize = 64 << 10;
+/// ... or this many rows.
+const BATCH_ROWS: usize = 1000;
+
+/// Rows on their way into one table.
+pub struct BulkInsert {
+    table: Arc<TableDef>,
+    checks: Vec<(String, Ex)>,
+    registers: usize,
+    freeze: bool,
+    target: Option<Target>,
+    /// Encoded rows; those beyond `filled` are buffers.
+    rows: Vec<EncodedRow>,
+    filled: usize,
+    bytes: usize,
+    /// The rows' values, when indexes need them.
+    values: Vec<Datum>,
+    spare: EncodedRow,
+    waits: RefCell<Option<WaitHandle>>,
+}
+
+impl BulkInsert {
+    /// `checks` are the table's CHECK conditions by name. `freeze`: COPY ... FREEZE.
+    pub fn new(
+        table: &Arc<TableDef>,
+        checks: &[(String, Expr)],
+        freeze: bool,
+        env: &dyn PlanEnv,
+    ) -> Result<Self> {
+        let mut registers = table.columns.len();
+        let mut compile = |(name, e): &(String, Expr)| {
+            let (ex, needs) = plan::compile_row_expr(env, e)?;
+            registers = registers.max(needs);
+            Ok((name.clone(), ex))
+        };
+        let checks = checks.iter().map(&mut compile).collect::<Result<Vec<_>>>()?;
+        Ok(BulkInsert {
+            table: Arc::clone(table),
+            checks,
+            registers,
+            freeze,
+            target: None,
+            rows: Vec::new(),
+            filled: 0,
+            bytes: 0,
+            values: Vec::new(),
+            spare: EncodedRow::default(),
+            waits: RefCell::new(None),
+        })
+    }
+
+    /// Takes a row; `values` has one for each column and is left as it was.
+    pub fn push(
+        &mut self,
+        env: &ExecEnv<'_>,
+        values: &mut Vec<Datum>,
+    ) -> Result<Option<WaitHandle>> {
+        if self.target.is_none() {
+            let exec = env.table(&self.table)?;
+            self.target = Some(Target::new(exec, 0, Vec::new(), None));
+        }
+        let Some(target) = &self.target else { return Ok(None) };
+        let width = values.len();
+        let mut cx = Self::context(env, &self.waits)?;
+        cx.regs = std::mem::take(values);
+        cx.regs.resize(self.registers.max(width), Datum::Null);
+        if self.rows.len() == self.filled {
+            self.rows.push(EncodedRow::default());
+        }
+        let row = &mut self.rows[self.filled];
+        let checked = check(target, &self.checks, &mut cx, width).and_then(|()| {
+            encode(cx.store()?, &target.table, &cx.regs[..width], row, &mut self.spare)
+        });
+        *values = std::mem::take(&mut cx.regs);
+        values.truncate(width);
+        checked?;
+        if !target.table.indexes.is_empty() {
+            self.values.extend_from_slice(values);
+        }
+        self.bytes += self.rows[self.filled].body().stored_len();
+        self.filled += 1;
+        if self.bytes >= BATCH_BYTES || self.filled >= BATCH_ROWS {
+            self.write(env)?;
+        }
+        Ok(None)
+    }
+
+    /// Writes what is left.
+    pub fn finish(&mut self, env: &ExecEnv<'_>) -> Result<Option<WaitHandle>> {
+        self.write(env)?;
+        Ok(None)
+    }
+
+    fn context<'c>(
+        env: &'c ExecEnv<'_>,
+        waits: &'c RefCell<Option<WaitHandle>>,
+    ) -> Result<ExecCx<'c>> {
+        let (snapshot, command) = {
+            let mut tx = env.tx.borrow_mut();
+            let snapshot = match tx.snapshot() {
+                Some(snapshot) => snapshot,
+                None => tx.statement_snapshot(),
+            };
+            (snapshot, tx.command_id())
+        };
+        Ok(ExecCx::new(env.fx, &[]).with_store(env.store(snapshot, command), waits))
+    }
+
+    fn write(&mut self, env: &ExecEnv<'_>) -> Result<()> {
+        let Some(target) = &mut self.target else { return Ok(()) };
+        let table = Arc::clone(&target.table);
+        let mut addresses = Vec::with_capacity(self.filled);
+        {
+            let bodies: Vec<_> = self.rows[..self.filled].iter().map(EncodedRow::body).collect();
+            let opts = InsertOpts { freeze: self.freeze };
+            let mut tx = env.tx.borrow_mut();
+            heap::insert_many(env.engine, &mut tx, &table.heap, &bodies, opts, &mut addresses)?;
+        }
+        if !table.indexes.is_empty() {
+            let cx = Self::context(env, &self.waits)?;
+            let store = *cx.store()?;
+            let width = self.table.columns.len();
+            let mut work = IndexWork::default();
+            for (row, values) in addresses.iter().zip(self.values.chunks_exact(width)) {
+                work.start(*row);
+                loop {
+                    match work.go_on(&store, &cx, &table, values, &|_| true, &mut target.key)? {
+                        Entries::Done => break,
+                        Entries::Wait(handle) => handle.block(),
+                        Entries::Duplicate(index) => {
+                            return Err(duplicate(&cx, &table, index, values));
+                        }
+                    }
+                }
+            }
+        }
+        self.filled = 0;
+        self.bytes = 0;
+        self.values.clear();
+        Ok(())
+    }
+}
+
+fn check(
+    target: &Target,
+    checks: &[(String, Ex)],
+    cx: &mut ExecCx<'_>,
+    width: usize,
+) -> Result<()> {
+    {
+        let shown = &*cx;
+        target.check_nulls(shown, 0..width, &|| Ok(shown.regs[..width].to_vec()))?;
+    }
+    if checks.is_empty() {
+        return Ok(());
+    }
+    let row = cx.regs[..width].to_vec();
+    target.check_conditions(cx, checks, &|| Ok(row.clone()))
+}
