@@ -9,7 +9,7 @@ use super::int::bigint_range;
 use super::{AggState, float};
 use crate::error::{Result, SqlError, State};
 use crate::types::numeric::{Numeric, arith, math};
-use crate::types::{self, ArrayValue, Datum, Oid};
+use crate::types::{self, ArrayValue, Datum, Interval, Oid};
 use compact_str::CompactString;
 use std::sync::Arc;
 
@@ -449,6 +449,37 @@ pub(crate) fn stddev_pop_numeric(_: &[Oid]) -> Boxed {
 }
 pub(crate) fn stddev_samp_numeric(_: &[Oid]) -> Boxed {
     exact(Moment::StddevSamp)
+}
+
+struct Intervals {
+    average: bool,
+    n: i64,
+    sum: Interval,
+}
+
+impl AggState for Intervals {
+    fn update(&mut self, args: &[Datum]) -> Result<()> {
+        if let Datum::Interval(v) = arg(args, 0) {
+            self.sum = self.sum.checked_add(*v)?;
+            self.n += 1;
+        }
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<Datum> {
+        Ok(match (self.n, self.average) {
+            (0, _) => Datum::Null,
+            (_, false) => Datum::Interval(self.sum),
+            (n, true) => Datum::Interval(self.sum.divide(n as f64)?),
+        })
+    }
+}
+
+pub(crate) fn sum_interval(_: &[Oid]) -> Boxed {
+    Box::new(Intervals { average: false, n: 0, sum: Interval::ZERO })
+}
+
+pub(crate) fn avg_interval(_: &[Oid]) -> Boxed {
+    Box::new(Intervals { average: true, n: 0, sum: Interval::ZERO })
 }
 
 /// Aggregates over pairs (Y, X): linear regression.

@@ -192,46 +192,44 @@ fns! {
     fn tand(_cx; a: f64) -> f64 { trig(a, |a| tan_degrees(a, false))? }
     fn cotd(_cx; a: f64) -> f64 { trig(a, |a| tan_degrees(a, true))? }
     fn asind(_cx; a: f64) -> f64 {
-        inverse(a, |a| exact(a, &[(0.5, 30.0), (1.0, 90.0)], f64::asin))?
+        inverse(a, |a| if a >= 0.0 { asin_positive(a) } else { -asin_positive(-a) })?
     }
     fn acosd(_cx; a: f64) -> f64 {
-        inverse(a, |a| match a {
-            -1.0 => 180.0,
-            -0.5 => 120.0,
-            0.0 => 90.0,
-            0.5 => 60.0,
-            1.0 => 0.0,
-            a => a.acos().to_degrees(),
-        })?
+        inverse(a, |a| if a >= 0.0 { acos_positive(a) } else { 90.0 + asin_positive(-a) })?
     }
-    fn atand(_cx; a: f64) -> f64 { exact(a, &[(1.0, 45.0), (f64::INFINITY, 90.0)], f64::atan) }
-    fn atan2d(_cx; a: f64, b: f64) -> f64 {
-        if a.abs() == b.abs() && a != 0.0 {
-            let angle: f64 = if b > 0.0 { 45.0 } else { 135.0 };
-            angle.copysign(a)
-        } else if b == 0.0 && a != 0.0 {
-            90f64.copysign(a)
-        } else {
-            a.atan2(b).to_degrees()
-        }
-    }
+    fn atand(_cx; a: f64) -> f64 { a.atan() / 1f64.atan() * 45.0 }
+    fn atan2d(_cx; a: f64, b: f64) -> f64 { a.atan2(b) / 1f64.atan() * 45.0 }
 }
 
-/// An odd inverse function in degrees, with the points where it must be exact.
-fn exact(a: f64, points: &[(f64, f64)], f: fn(f64) -> f64) -> f64 {
-    match points.iter().find(|(x, _)| *x == a.abs()) {
-        Some((_, degrees)) => degrees.copysign(a),
-        None => f(a).to_degrees(),
-    }
+/// Scaled so that 30 degrees give exactly one half.
+fn sin_to_30(d: f64) -> f64 {
+    d.to_radians().sin() / 30f64.to_radians().sin() / 2.0
+}
+
+/// Scaled so that 60 degrees give exactly one half.
+fn cos_to_60(d: f64) -> f64 {
+    1.0 - (1.0 - d.to_radians().cos()) / (1.0 - 60f64.to_radians().cos()) / 2.0
 }
 
 /// The sine of an angle between 0 and 90 degrees.
 fn sin_first_quadrant(d: f64) -> f64 {
-    match d {
-        30.0 => 0.5,
-        90.0 => 1.0,
-        d if d <= 45.0 => d.to_radians().sin(),
-        d => (90.0 - d).to_radians().cos(),
+    if d <= 30.0 { sin_to_30(d) } else { cos_to_60(90.0 - d) }
+}
+
+/// The arc sine of a value between 0 and 1.
+fn asin_positive(a: f64) -> f64 {
+    if a <= 0.5 {
+        a.asin() / 0.5f64.asin() * 30.0
+    } else {
+        90.0 - a.acos() / 0.5f64.acos() * 60.0
+    }
+}
+
+fn acos_positive(a: f64) -> f64 {
+    if a <= 0.5 {
+        90.0 - a.asin() / 0.5f64.asin() * 30.0
+    } else {
+        a.acos() / 0.5f64.acos() * 60.0
     }
 }
 
@@ -261,17 +259,18 @@ fn cos_degrees(a: f64) -> f64 {
     if d > 90.0 {
         d = 180.0 - d;
     }
-    sign * if d == 60.0 { 0.5 } else { sin_first_quadrant(90.0 - d) }
+    sign * if d <= 60.0 { cos_to_60(d) } else { sin_to_30(90.0 - d) }
 }
 
 fn tan_degrees(a: f64, cotangent: bool) -> f64 {
+    let ratio = |top: f64, bottom: f64| top / bottom;
     let (s, c) = (sin_degrees(a), cos_degrees(a));
-    let at_45 = s.abs() == c.abs() || (a % 90.0).abs() == 45.0;
-    let sign = if (s < 0.0) == (c < 0.0) { 1.0 } else { -1.0 };
-    match (at_45, cotangent) {
-        (true, _) => sign,
-        (false, false) => s / c + 0.0,
-        (false, true) => c / s + 0.0,
+    let (at_45_s, at_45_c) = (sin_first_quadrant(45.0), cos_to_60(45.0));
+    // Zero without a sign.
+    0.0 + if cotangent {
+        ratio(c, s) / ratio(at_45_c, at_45_s)
+    } else {
+        ratio(s, c) / ratio(at_45_s, at_45_c)
     }
 }
 

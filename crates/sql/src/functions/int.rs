@@ -61,7 +61,7 @@ arithmetic! {
 /// What a single integer type has.
 macro_rules! single {
     ($(($t:ty, $range:path) $modulo:ident $um:ident $up:ident $abs:ident $and:ident $or:ident
-        $xor:ident $not:ident $shl:ident $shr:ident;)*) => {
+        $xor:ident $not:ident;)*) => {
         $(fns! {
             fn $modulo(_cx; a: $t, b: $t) -> $t {
                 if b == 0 {
@@ -76,10 +76,18 @@ macro_rules! single {
             fn $or(_cx; a: $t, b: $t) -> $t { a | b }
             fn $xor(_cx; a: $t, b: $t) -> $t { a ^ b }
             fn $not(_cx; a: $t) -> $t { !a }
-            fn $shl(_cx; a: $t, b: i32) -> $t { a.wrapping_shl(b as u32) }
-            fn $shr(_cx; a: $t, b: i32) -> $t { a.wrapping_shr(b as u32) }
         })*
     };
+}
+
+fns! {
+    // A smallint is shifted as an integer and cut again.
+    fn int2shl(_cx; a: i16, b: i32) -> i16 { i32::from(a).wrapping_shl(b as u32) as i16 }
+    fn int2shr(_cx; a: i16, b: i32) -> i16 { i32::from(a).wrapping_shr(b as u32) as i16 }
+    fn int4shl(_cx; a: i32, b: i32) -> i32 { a.wrapping_shl(b as u32) }
+    fn int4shr(_cx; a: i32, b: i32) -> i32 { a.wrapping_shr(b as u32) }
+    fn int8shl(_cx; a: i64, b: i32) -> i64 { a.wrapping_shl(b as u32) }
+    fn int8shr(_cx; a: i64, b: i32) -> i64 { a.wrapping_shr(b as u32) }
 }
 
 macro_rules! divisors {
@@ -110,10 +118,9 @@ fn gcd(a: i128, b: i128) -> i128 {
 }
 
 single! {
-    (i16, smallint_range) int2mod int2um int2up int2abs int2and int2or int2xor int2not int2shl
-        int2shr;
-    (i32, integer_range) int4mod int4um int4up int4abs int4and int4or int4xor int4not int4shl int4shr;
-    (i64, bigint_range) int8mod int8um int8up int8abs int8and int8or int8xor int8not int8shl int8shr;
+    (i16, smallint_range) int2mod int2um int2up int2abs int2and int2or int2xor int2not;
+    (i32, integer_range) int4mod int4um int4up int4abs int4and int4or int4xor int4not;
+    (i64, bigint_range) int8mod int8um int8up int8abs int8and int8or int8xor int8not;
 }
 
 /// A float rounded half to even, if the type holds it.

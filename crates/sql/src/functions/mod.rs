@@ -10,12 +10,18 @@ use crate::types::{Datum, Oid};
 pub(crate) mod aggregate;
 pub(crate) mod args;
 pub(crate) mod compare;
+pub(crate) mod datetime;
+pub(crate) mod datetime_parts;
 pub(crate) mod float;
 pub(crate) mod int;
 pub(crate) mod io;
 pub(crate) mod numeric;
+#[cfg(test)]
+mod golden;
 mod registry;
 mod tables;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod text;
 
 pub use registry::{

@@ -8,7 +8,9 @@
 //! - Binary input checks lengths and contents: the bytes come from the network.
 
 use super::numeric::Numeric;
-use super::{ArrayValue, Datum, Oid, OutputStyle, TypeRef, array, info, scalar};
+use super::{
+    ArrayValue, Datum, Interval, Oid, OutputStyle, TimeTz, TypeRef, array, datetime, info, scalar,
+};
 use crate::error::{Result, SqlError, State};
 use crate::functions::{FnContext, SessionFunctions};
 use compact_str::CompactString;
@@ -59,6 +61,15 @@ fn text_in_plain(ty: TypeRef, s: &str, cx: &dyn FnContext) -> Result<Datum> {
         Oid::FLOAT4 => Datum::Float4(scalar::parse_f32(s)?),
         Oid::FLOAT8 => Datum::Float8(scalar::parse_f64(s)?),
         Oid::NUMERIC => Datum::Numeric(Numeric::parse(s)?.into()),
+        Oid::DATE => Datum::Date(datetime::parse::date(s, cx)?),
+        Oid::TIMESTAMP => Datum::Timestamp(datetime::parse::timestamp(s, cx)?),
+        Oid::TIMESTAMPTZ => Datum::Timestamp(datetime::parse::timestamptz(s, cx)?),
+        Oid::TIME => Datum::Time(datetime::parse::time(s, cx)?),
+        Oid::TIMETZ => Datum::TimeTz(datetime::parse::timetz(s, cx)?),
+        Oid::INTERVAL => {
+            let style = cx.style().interval;
+            Datum::Interval(datetime::interval_parse::parse(s, ty.typmod, style)?)
+        }
         Oid::OID => Datum::Oid(scalar::parse_oid(s, "oid")?),
         Oid::XID | Oid::CID => Datum::Oid(scalar::parse_xid(s) as u32),
         Oid::XID8 => Datum::Int8(scalar::parse_xid(s) as i64),
@@ -169,11 +180,14 @@ pub fn write(d: &Datum, ty: Oid, cx: &Output<'_>, out: &mut Vec<u8>) {
         Datum::Array(v) => array::write(v, cx, out),
         Datum::Record(v) => super::record::write(v, cx, out),
         Datum::Numeric(v) => v.write(out),
-        Datum::Date(_)
-        | Datum::Time(_)
-        | Datum::TimeTz(_)
-        | Datum::Timestamp(_)
-        | Datum::Interval(_) => {}
+        Datum::Date(v) => datetime::output::write_date(*v, cx.style, out),
+        Datum::Time(v) => datetime::output::write_time(*v, out),
+        Datum::TimeTz(v) => datetime::output::write_timetz(v, out),
+        Datum::Timestamp(v) if ty == Oid::TIMESTAMPTZ => {
+            datetime::output::write_timestamptz(*v, cx.style, cx.tz, out);
+        }
+        Datum::Timestamp(v) => datetime::output::write_timestamp(*v, cx.style, out),
+        Datum::Interval(v) => datetime::interval::write(v, cx.style.interval, out),
     }
 }
 
@@ -208,6 +222,13 @@ pub fn apply_typmod(d: Datum, ty: TypeRef, explicit: bool) -> Result<Datum> {
             Oid::BPCHAR => pad_bpchar(s, ty.typmod - 4, explicit).map(Datum::Text),
             _ => Ok(Datum::Text(s)),
         },
+        Datum::Timestamp(v) => Ok(Datum::Timestamp(datetime::round_micros(v, ty.typmod))),
+        Datum::Time(v) => Ok(Datum::Time(datetime::round_micros(v, ty.typmod))),
+        Datum::TimeTz(v) => {
+            let micros = datetime::round_micros(v.micros, ty.typmod);
+            Ok(Datum::TimeTz(TimeTz { micros, ..v }))
+        }
+        Datum::Interval(v) => Ok(Datum::Interval(v.apply_typmod(ty.typmod))),
         Datum::Numeric(n) if ty.oid == Oid::NUMERIC => {
             Ok(Datum::Numeric(n.apply_typmod(ty.typmod)?.into()))
         }
@@ -322,10 +343,59 @@ fn binary_in_plain(ty: TypeRef, b: &[u8]) -> Result<Datum> {
             Datum::Tid(RowId::new(u32::from_be_bytes([a, b, c, d]), slot))
         }
         Oid::NUMERIC => Datum::Numeric(Numeric::read_binary(b)?.into()),
+        Oid::DATE | Oid::TIME | Oid::TIMESTAMP | Oid::TIMESTAMPTZ | Oid::TIMETZ | Oid::INTERVAL => {
+            datetime_in(oid, b)?
+        }
         Oid::VOID => Datum::text(""),
         Oid::OID | Oid::XID | Oid::CID => Datum::Oid(u32::from_be_bytes(fixed(b, oid)?)),
         _ if reg_functions(oid).is_some() => Datum::Oid(u32::from_be_bytes(fixed(b, oid)?)),
         _ => return binary_in_other(ty, b),
+    })
+}
+
+fn datetime_in(oid: Oid, b: &[u8]) -> Result<Datum> {
+    let range = |what: &str| {
+        SqlError::new(State::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
+    };
+    let time = |micros: i64| {
+        let fits = (0..=datetime::USECS_PER_DAY).contains(&micros);
+        if fits { Ok(micros) } else { Err(range("time")) }
+    };
+    Ok(match oid {
+        Oid::DATE => {
+            let days = i32::from_be_bytes(fixed(b, oid)?);
+            if !datetime::is_infinite_date(days) && !datetime::valid_date(days.into()) {
+                return Err(range("date"));
+            }
+            Datum::Date(days)
+        }
+        Oid::TIME => Datum::Time(time(i64::from_be_bytes(fixed(b, oid)?))?),
+        Oid::TIMETZ => {
+            let all: [u8; 12] = fixed(b, oid)?;
+            let [a @ .., w, x, y, z] = all;
+            let zone = i32::from_be_bytes([w, x, y, z]);
+            if !(-57_600..=57_600).contains(&zone) {
+                return Err(SqlError::new(
+                    State::INVALID_TIME_ZONE_DISPLACEMENT_VALUE,
+                    "time zone displacement out of range",
+                ));
+            }
+            Datum::TimeTz(TimeTz { micros: time(i64::from_be_bytes(a))?, zone })
+        }
+        Oid::INTERVAL => {
+            let all: [u8; 16] = fixed(b, oid)?;
+            let micros = i64::from_be_bytes(fixed(&all[..8], oid)?);
+            let days = i32::from_be_bytes(fixed(&all[8..12], oid)?);
+            let months = i32::from_be_bytes(fixed(&all[12..], oid)?);
+            Datum::Interval(Interval { months, days, micros })
+        }
+        _ => {
+            let micros = i64::from_be_bytes(fixed(b, oid)?);
+            if !datetime::is_infinite(micros) && !datetime::valid_timestamp(micros) {
+                return Err(datetime::timestamp_range());
+            }
+            Datum::Timestamp(micros)
+        }
     })
 }
 
@@ -345,8 +415,9 @@ fn binary_in_other(ty: TypeRef, bytes: &[u8]) -> Result<Datum> {
     }
 }
 
-/// Appends a value's binary form; nothing for NULL.
-pub fn binary_out(d: &Datum, ty: Oid, out: &mut Vec<u8>) -> Result<()> {
+/// Appends a value's binary form; nothing for NULL. The value's variant says all there is to
+/// know; the type is taken for symmetry with [`text_out`].
+pub fn binary_out(d: &Datum, _ty: Oid, out: &mut Vec<u8>) -> Result<()> {
     match d {
         Datum::Null => {}
         Datum::Int4(v) => out.extend(v.to_be_bytes()),
@@ -367,12 +438,16 @@ pub fn binary_out(d: &Datum, ty: Oid, out: &mut Vec<u8>) -> Result<()> {
         Datum::Array(v) => array::binary_out(v, out)?,
         Datum::Record(v) => super::record::binary_out(v, out)?,
         Datum::Numeric(v) => v.write_binary(out),
-        Datum::Date(_)
-        | Datum::Time(_)
-        | Datum::TimeTz(_)
-        | Datum::Timestamp(_)
-        | Datum::Interval(_) => {
-            return Err(SqlError::unsupported(format!("binary output of type {ty}")));
+        Datum::Date(v) => out.extend(v.to_be_bytes()),
+        Datum::Time(v) | Datum::Timestamp(v) => out.extend(v.to_be_bytes()),
+        Datum::TimeTz(v) => {
+            out.extend(v.micros.to_be_bytes());
+            out.extend(v.zone.to_be_bytes());
+        }
+        Datum::Interval(v) => {
+            out.extend(v.micros.to_be_bytes());
+            out.extend(v.days.to_be_bytes());
+            out.extend(v.months.to_be_bytes());
         }
     }
     Ok(())

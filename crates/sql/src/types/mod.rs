@@ -32,6 +32,7 @@ use std::sync::Arc;
 pub mod arbitrary;
 pub mod array;
 pub mod compare;
+pub mod datetime;
 pub mod io;
 pub mod json;
 pub mod numeric;

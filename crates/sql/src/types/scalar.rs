@@ -220,7 +220,13 @@ fn write_special(v: f64, out: &mut Vec<u8>) -> bool {
 pub fn write_f64(v: f64, extra_float_digits: i32, out: &mut Vec<u8>) {
     if write_special(v, out) {
     } else if extra_float_digits > 0 {
-        write_shortest(ryu::Buffer::new().format_finite(v), 15, out);
+        let mut buffer = ryu::Buffer::new();
+        let text = buffer.format_finite(v);
+        if v.abs() >= MIDPOINTS_FROM && is_midpoint(v, text) {
+            write_off_midpoint(v, out);
+        } else {
+            write_shortest(text, 15, out);
+        }
     } else {
         write_rounded(v, (15 + extra_float_digits).max(1), out);
     }
@@ -233,6 +239,42 @@ pub fn write_f32(v: f32, extra_float_digits: i32, out: &mut Vec<u8>) {
     } else {
         write_rounded(f64::from(v), (6 + extra_float_digits).max(1), out);
     }
+}
+
+/// Below this the shortest digits are never half-way between two floats.
+const MIDPOINTS_FROM: f64 = 9_007_199_254_740_992.0;
+
+/// Whether decimal digits denote exactly the middle between `v` and a neighbour: `1e23` does. It
+/// reads back as `v` only because ties go to the even one; PostgreSQL writes such values with
+/// digits that are strictly nearer.
+fn is_midpoint(v: f64, text: &str) -> bool {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let digits = whole.bytes().chain(fraction.bytes()).filter(u8::is_ascii_digit);
+    let decimal = digits.fold(0u128, |n, d| n * 10 + u128::from(d - b'0'));
+    let ten = exponent.parse::<i32>().unwrap_or(0) - fraction.len() as i32;
+    let bits = v.to_bits();
+    let significand = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
+    let two = (bits >> 52 & 0x7ff) as i32 - 1075;
+    // decimal * 10^ten == (2 * significand +- 1) * 2^(two - 1)
+    if !(0..=23).contains(&ten) {
+        return false;
+    }
+    let shift = two - 1 - ten;
+    let left = decimal * 5u128.pow(ten as u32);
+    if !(0..64).contains(&shift) {
+        return false;
+    }
+    left == (2 * significand + 1) << shift || left == (2 * significand - 1) << shift
+}
+
+#[cold]
+fn write_off_midpoint(v: f64, out: &mut Vec<u8>) {
+    let near = (14..17)
+        .map(|precision| format!("{v:.precision$e}"))
+        .find(|text| text.parse() == Ok(v) && !is_midpoint(v, text));
+    write_shortest(near.as_deref().unwrap_or("0e0"), 15, out);
 }
 
 /// Rewrites ryu's spelling in C's: exponents below -4 or from `sci_from` up are scientific.
@@ -521,6 +563,9 @@ mod tests {
             (0.1 + 0.2, "0.30000000000000004"),
             (f64::MAX, "1.7976931348623157e+308"),
             (5e-324, "5e-324"),
+            (1e23, "9.999999999999999e+22"),
+            (1e22, "1e+22"),
+            (-9_007_199_254_740_993.0, "-9.007199254740992e+15"),
             (f64::NEG_INFINITY, "-Infinity"),
         ] {
             assert_eq!(f64_text(v, 1), text);

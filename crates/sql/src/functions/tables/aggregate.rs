@@ -1,7 +1,7 @@
 //! Aggregates and window functions.
 
 use super::builtins;
-use crate::functions::aggregate;
+use crate::functions::{aggregate};
 
 builtins! { AGGREGATE
     2050 max(ANYARRAY) ANYARRAY "ni" = agg(aggregate::max);
@@ -12,11 +12,13 @@ builtins! { AGGREGATE
     2103 avg(NUMERIC) NUMERIC "ni" = agg(aggregate::avg_numeric);
     2104 avg(FLOAT4) FLOAT8 "ni" = agg(aggregate::avg_float);
     2105 avg(FLOAT8) FLOAT8 "ni" = agg(aggregate::avg_float);
+    2106 avg(INTERVAL) INTERVAL "ni" = agg(aggregate::avg_interval);
     2107 sum(INT8) NUMERIC "ni" = agg(aggregate::sum_numeric);
     2108 sum(INT4) INT8 "ni" = agg(aggregate::sum_int);
     2109 sum(INT2) INT8 "ni" = agg(aggregate::sum_int);
     2110 sum(FLOAT4) FLOAT4 "ni" = agg(aggregate::sum_float4);
     2111 sum(FLOAT8) FLOAT8 "ni" = agg(aggregate::sum_float8);
+    2113 sum(INTERVAL) INTERVAL "ni" = agg(aggregate::sum_interval);
     2114 sum(NUMERIC) NUMERIC "ni" = agg(aggregate::sum_numeric);
     2115 max(INT8) INT8 "ni" = agg(aggregate::max);
     2116 max(INT4) INT4 "ni" = agg(aggregate::max);

@@ -1,7 +1,7 @@
 //! I/O functions of the types, as pg_type refers to them.
 
 use super::builtins;
-use crate::functions::io;
+use crate::functions::{io};
 
 builtins! { IO
     31 byteaout(BYTEA) CSTRING "si" = scalar(io::output::<17>);
@@ -178,12 +178,12 @@ builtins! { IO
     2910 timetypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1083>);
     2911 timetztypmodin(CSTRING_ARRAY) INT4 "si" = scalar(io::typmod_in::<1266>);
     2912 timetztypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1266>);
-    2913 bpchartypmodin(CSTRING_ARRAY) INT4 "si" = scalar(io::typmod_in::<1014>);
-    2914 bpchartypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1014>);
-    2915 varchartypmodin(CSTRING_ARRAY) INT4 "si" = scalar(io::typmod_in::<1015>);
-    2916 varchartypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1015>);
-    2917 numerictypmodin(CSTRING_ARRAY) INT4 "si" = scalar(io::typmod_in::<1231>);
-    2918 numerictypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1231>);
+    2913 bpchartypmodin(CSTRING_ARRAY) INT4 "si" = scalar(io::typmod_in::<1042>);
+    2914 bpchartypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1042>);
+    2915 varchartypmodin(CSTRING_ARRAY) INT4 "si" = scalar(io::typmod_in::<1043>);
+    2916 varchartypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1043>);
+    2917 numerictypmodin(CSTRING_ARRAY) INT4 "si" = scalar(io::typmod_in::<1700>);
+    2918 numerictypmodout(INT4) CSTRING "si" = scalar(io::typmod_out::<1700>);
     2952 uuid_in(CSTRING) UUID "si" = scalar(io::input::<2950>);
     2953 uuid_out(UUID) CSTRING "si" = scalar(io::output::<2950>);
     2961 uuid_recv(INTERNAL) UUID "si" = scalar(io::internal_only);

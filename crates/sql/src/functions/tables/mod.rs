@@ -10,6 +10,7 @@ use crate::types::Oid;
 pub(super) mod aggregate;
 pub(super) mod casts;
 pub(super) mod compare;
+pub(super) mod datetime;
 pub(super) mod float;
 pub(super) mod int;
 pub(super) mod io;
@@ -22,6 +23,7 @@ pub(super) mod text;
 pub(super) static ALL: &[&[Builtin]] = &[
     aggregate::AGGREGATE,
     compare::COMPARE,
+    datetime::DATETIME,
     float::FLOAT,
     int::INT,
     io::IO,
