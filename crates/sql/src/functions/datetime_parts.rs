@@ -230,9 +230,7 @@ fn from_timetz(name: &str, t: TimeTz) -> Result<Value> {
     const TY: &str = "time with time zone";
     let offset = -i64::from(t.zone);
     match part(name, TY)? {
-        Part::Epoch => {
-            Ok(Value::Scaled((t.micros + i64::from(t.zone) * USECS_PER_SEC).into(), 6))
-        }
+        Part::Epoch => Ok(Value::Scaled((t.micros + i64::from(t.zone) * USECS_PER_SEC).into(), 6)),
         Part::Timezone => Ok(Value::int(offset)),
         Part::TimezoneHour => Ok(Value::int(offset / 3600)),
         Part::TimezoneMinute => Ok(Value::int(offset / 60 % 60)),
@@ -369,8 +367,9 @@ fn truncate_interval(name: &str, i: &Interval) -> Result<Interval> {
         Unit::Quarter => months(3),
         Unit::Month => months(1),
         Unit::Week => {
-            return Err(not_supported(name, "interval")
-                .detail("Months usually have fractional weeks."));
+            return Err(
+                not_supported(name, "interval").detail("Months usually have fractional weeks.")
+            );
         }
         Unit::Day => Interval { micros: 0, ..*i },
         Unit::Hour => micros(USECS_PER_HOUR),
@@ -640,7 +639,8 @@ fn overlap(cx: &dyn FnContext, args: &[Datum], zoned: bool) -> Result<Datum> {
     let (Some((s1, e1)), Some((s2, e2))) = (period(0)?, period(2)?) else {
         return Ok(Datum::Null);
     };
-    let less = |a: &Datum, b: &Datum| (!a.is_null() && !b.is_null()).then(|| types::compare(a, b).is_lt());
+    let less =
+        |a: &Datum, b: &Datum| (!a.is_null() && !b.is_null()).then(|| types::compare(a, b).is_lt());
     let known = |v: Option<bool>| v.map_or(Datum::Null, Datum::Bool);
     Ok(match types::compare(&s1, &s2) {
         std::cmp::Ordering::Greater => match less(&s1, &e2) {

@@ -218,19 +218,11 @@ fn sin_first_quadrant(d: f64) -> f64 {
 
 /// The arc sine of a value between 0 and 1.
 fn asin_positive(a: f64) -> f64 {
-    if a <= 0.5 {
-        a.asin() / 0.5f64.asin() * 30.0
-    } else {
-        90.0 - a.acos() / 0.5f64.acos() * 60.0
-    }
+    if a <= 0.5 { a.asin() / 0.5f64.asin() * 30.0 } else { 90.0 - a.acos() / 0.5f64.acos() * 60.0 }
 }
 
 fn acos_positive(a: f64) -> f64 {
-    if a <= 0.5 {
-        90.0 - a.asin() / 0.5f64.asin() * 30.0
-    } else {
-        a.acos() / 0.5f64.acos() * 60.0
-    }
+    if a <= 0.5 { 90.0 - a.asin() / 0.5f64.asin() * 30.0 } else { a.acos() / 0.5f64.acos() * 60.0 }
 }
 
 fn sin_degrees(a: f64) -> f64 {

@@ -46,7 +46,9 @@ fn find(name: &str, given: &[Oid]) -> &'static Builtin {
     let fits = |b: &&&'static Builtin| {
         let fixed = b.args.len() - usize::from(b.variadic);
         let least = b.args.len() - usize::from(b.optional);
-        let counted = if b.variadic { given.len() >= fixed } else {
+        let counted = if b.variadic {
+            given.len() >= fixed
+        } else {
             (least..=b.args.len()).contains(&given.len())
         };
         counted && b.args[..fixed.min(given.len())].iter().zip(given).all(|(d, g)| accepts(*d, *g))
@@ -67,7 +69,12 @@ fn text(d: &Datum, ty: Oid, cx: &TestContext) -> String {
     String::from_utf8(out).expect("text").replace('\n', "\\n").replace('\t', "\\t")
 }
 
-fn call(f: &'static Builtin, types: &[Oid], mut args: Vec<Datum>, cx: &TestContext) -> Result<String> {
+fn call(
+    f: &'static Builtin,
+    types: &[Oid],
+    mut args: Vec<Datum>,
+    cx: &TestContext,
+) -> Result<String> {
     if f.strict && args.iter().any(Datum::is_null) {
         return Ok("\\N".into());
     }

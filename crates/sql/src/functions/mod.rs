@@ -13,11 +13,11 @@ pub(crate) mod compare;
 pub(crate) mod datetime;
 pub(crate) mod datetime_parts;
 pub(crate) mod float;
+#[cfg(test)]
+mod golden;
 pub(crate) mod int;
 pub(crate) mod io;
 pub(crate) mod numeric;
-#[cfg(test)]
-mod golden;
 mod registry;
 mod tables;
 #[cfg(test)]

@@ -354,9 +354,8 @@ fn binary_in_plain(ty: TypeRef, b: &[u8]) -> Result<Datum> {
 }
 
 fn datetime_in(oid: Oid, b: &[u8]) -> Result<Datum> {
-    let range = |what: &str| {
-        SqlError::new(State::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
-    };
+    let range =
+        |what: &str| SqlError::new(State::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"));
     let time = |micros: i64| {
         let fits = (0..=datetime::USECS_PER_DAY).contains(&micros);
         if fits { Ok(micros) } else { Err(range("time")) }

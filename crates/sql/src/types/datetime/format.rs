@@ -285,13 +285,7 @@ fn push_name(name: &str, case: Case, width: usize, fill: bool, out: &mut Vec<u8>
     }
 }
 
-fn write_field(
-    m: &Moment,
-    key: Key,
-    case: Case,
-    fill: bool,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+fn write_field(m: &Moment, key: Key, case: Case, fill: bool, out: &mut Vec<u8>) -> Result<()> {
     let f = &m.fields;
     match key {
         Key::Fixed => {}
@@ -337,13 +331,7 @@ fn invalid_for_interval() -> SqlError {
     .hint("Intervals are not tied to specific calendar dates.")
 }
 
-fn write_zone(
-    m: &Moment,
-    key: Key,
-    case: Case,
-    fill: bool,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+fn write_zone(m: &Moment, key: Key, case: Case, fill: bool, out: &mut Vec<u8>) -> Result<()> {
     if m.interval {
         return Err(invalid_for_interval());
     }
@@ -383,18 +371,17 @@ fn push_year(year: i64, digits: u8, fill: bool, out: &mut Vec<u8>) {
 }
 
 /// Fields that intervals have no answer for are errors there.
-fn write_calendar(
-    m: &Moment,
-    key: Key,
-    case: Case,
-    fill: bool,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+fn write_calendar(m: &Moment, key: Key, case: Case, fill: bool, out: &mut Vec<u8>) -> Result<()> {
     let f = &m.fields;
     let calendar_only = matches!(
         key,
-        Key::Era(_) | Key::Day | Key::DayAbbrev | Key::DayOfWeek | Key::IsoDayOfWeek
-            | Key::Month | Key::MonthAbbrev
+        Key::Era(_)
+            | Key::Day
+            | Key::DayAbbrev
+            | Key::DayOfWeek
+            | Key::IsoDayOfWeek
+            | Key::Month
+            | Key::MonthAbbrev
     );
     if m.interval && calendar_only {
         return Err(invalid_for_interval());

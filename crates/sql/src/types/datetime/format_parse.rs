@@ -106,8 +106,16 @@ fn may_run_on(rest: &[Node]) -> bool {
         Some(Node::Literal { c, .. }) => !c.is_ascii_digit(),
         Some(Node::Field { key, .. }) => matches!(
             key,
-            Key::Meridiem(_) | Key::Era(_) | Key::Day | Key::DayAbbrev | Key::Month
-                | Key::MonthAbbrev | Key::Roman | Key::Zone | Key::ZoneHour | Key::Offset
+            Key::Meridiem(_)
+                | Key::Era(_)
+                | Key::Day
+                | Key::DayAbbrev
+                | Key::Month
+                | Key::MonthAbbrev
+                | Key::Roman
+                | Key::Zone
+                | Key::ZoneHour
+                | Key::Offset
         ),
     }
 }
@@ -184,8 +192,7 @@ impl<'a> Reader<'a> {
                 Ok(at as i64)
             }
             None => {
-                let word: String =
-                    self.rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+                let word: String = self.rest.chars().take_while(|c| c.is_alphanumeric()).collect();
                 Err(invalid(
                     &word,
                     field,
@@ -251,9 +258,8 @@ impl<'a> Reader<'a> {
                 self.v.iso_day = Some((day + 6) % 7 + 1);
             }
             Key::Roman => {
-                const ROMAN: [&str; 12] = [
-                    "XII", "XI", "X", "IX", "VIII", "VII", "VI", "V", "IV", "III", "II", "I",
-                ];
+                const ROMAN: [&str; 12] =
+                    ["XII", "XI", "X", "IX", "VIII", "VII", "VI", "V", "IV", "III", "II", "I"];
                 self.v.month = Some(12 - self.name(&ROMAN, false, name)?);
             }
             Key::MonthNumber => self.v.month = Some(self.number(2, name, run_on)?),
@@ -381,8 +387,7 @@ impl Values {
     }
 
     fn place_time(&self, f: &mut Fields, source: &str) -> Result<()> {
-        (f.hour, f.minute, f.second, f.micros) =
-            (self.hour, self.minute, self.second, self.micros);
+        (f.hour, f.minute, f.second, f.micros) = (self.hour, self.minute, self.second, self.micros);
         if let Some(seconds) = self.second_of_day {
             if !(0..86_400).contains(&seconds) {
                 return Err(field_range(source));

@@ -2,7 +2,9 @@
 
 use super::interval_parse::DAY_SECONDS;
 use super::output::push_fraction;
-use super::{Fields, USECS_PER_DAY, USECS_PER_HOUR, USECS_PER_MINUTE, USECS_PER_SEC, interval_range};
+use super::{
+    Fields, USECS_PER_DAY, USECS_PER_HOUR, USECS_PER_MINUTE, USECS_PER_SEC, interval_range,
+};
 use super::{round_micros, tz::push_two};
 use crate::error::Result;
 use crate::functions::int::division_by_zero;

@@ -234,12 +234,9 @@ pub fn date_to_timestamp(days: i32) -> Result<i64> {
     match days {
         DATE_INFINITY => Ok(INFINITY),
         DATE_NEG_INFINITY => Ok(NEG_INFINITY),
-        _ => i64::from(days)
-            .checked_mul(USECS_PER_DAY)
-            .filter(|m| valid_timestamp(*m))
-            .ok_or_else(|| {
-                SqlError::new(State::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp")
-            }),
+        _ => i64::from(days).checked_mul(USECS_PER_DAY).filter(|m| valid_timestamp(*m)).ok_or_else(
+            || SqlError::new(State::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp"),
+        ),
     }
 }
 
@@ -250,7 +247,8 @@ pub fn round_micros(micros: i64, precision: i32) -> i64 {
     }
     let unit = 10i64.pow((6 - precision) as u32);
     let half = unit / 2;
-    let shifted = if micros >= 0 { micros.saturating_add(half) } else { micros.saturating_sub(half) };
+    let shifted =
+        if micros >= 0 { micros.saturating_add(half) } else { micros.saturating_sub(half) };
     shifted / unit * unit
 }
 

@@ -112,8 +112,18 @@ enum Word {
 
 fn keyword(word: &str) -> Option<Word> {
     let months = [
-        "january", "february", "march", "april", "may", "june", "july", "august", "september",
-        "october", "november", "december",
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
     ];
     let named = |full: &str| word == full || (word.len() == 3 && full.starts_with(word));
     if let Some(m) = months.iter().position(|full| named(full)) {
@@ -253,7 +263,8 @@ impl Parser<'_> {
         }
         let have_date = self.seen & (MONTH | DAY) == MONTH | DAY || self.seen & YEAR_DAY != 0;
         if !have_date && self.prefix == Prefix::None {
-            if text.as_bytes()[0].is_ascii_alphabetic() && !text.contains(|c: char| c.is_ascii_digit())
+            if text.as_bytes()[0].is_ascii_alphabetic()
+                && !text.contains(|c: char| c.is_ascii_digit())
             {
                 // Only letters: a zone's name before the date.
                 return self.named_zone(text);
@@ -519,9 +530,8 @@ impl Parser<'_> {
             Word::Am => self.meridiem = Meridiem::Am,
             Word::Pm => self.meridiem = Meridiem::Pm,
             Word::T => {
-                let time = next.is_some_and(|f| {
-                    matches!(f.kind, Kind::Number | Kind::Time | Kind::Date)
-                });
+                let time =
+                    next.is_some_and(|f| matches!(f.kind, Kind::Number | Kind::Time | Kind::Date));
                 if self.seen & DATE == 0 || !time || self.prefix != Prefix::None {
                     return Err(Bad::Format);
                 }
@@ -697,8 +707,9 @@ pub fn date(s: &str, cx: &dyn FnContext) -> Result<i32> {
 }
 
 pub fn timestamp(s: &str, cx: &dyn FnContext) -> Result<i64> {
-    let p =
-        parse(s, cx).and_then(|p| need_date(&p).map(|()| p)).map_err(|b| b.error(s, "timestamp"))?;
+    let p = parse(s, cx)
+        .and_then(|p| need_date(&p).map(|()| p))
+        .map_err(|b| b.error(s, "timestamp"))?;
     match p.special {
         Special::Infinity => Ok(INFINITY),
         Special::NegInfinity => Ok(NEG_INFINITY),
@@ -735,11 +746,8 @@ pub fn time(s: &str, cx: &dyn FnContext) -> Result<i64> {
 pub fn timetz(s: &str, cx: &dyn FnContext) -> Result<TimeTz> {
     let (micros, p) = time_parts(s, cx, "time with time zone")?;
     let today = || tz::to_local(cx.time_zone(), cx.transaction_timestamp());
-    let day = if p.seen & DATE == DATE {
-        p.fields.days()
-    } else {
-        today().div_euclid(USECS_PER_DAY)
-    };
+    let day =
+        if p.seen & DATE == DATE { p.fields.days() } else { today().div_euclid(USECS_PER_DAY) };
     let local = day * USECS_PER_DAY + micros;
     let offset = match &p.zone {
         Some(_) if p.zone_is_named && p.seen & DATE != DATE => {

@@ -86,10 +86,7 @@ pub fn fixed(offset: i64) -> Option<TimeZone> {
 }
 
 pub fn not_recognized(name: &str) -> SqlError {
-    SqlError::new(
-        State::INVALID_PARAMETER_VALUE,
-        format!("time zone \"{name}\" not recognized"),
-    )
+    SqlError::new(State::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
 }
 
 /// A named zone: an IANA name in any case, or a POSIX specification (`EST5EDT`, `UTC+3`, `<x>-2`),
@@ -112,16 +109,15 @@ fn posix(name: &str) -> Option<TimeZone> {
         return hours_west(name);
     } else {
         let upper_ok = name.bytes().all(|b| {
-            b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b':' | b'<' | b'>' | b',' | b'.' | b'/')
+            b.is_ascii_alphanumeric()
+                || matches!(b, b'+' | b'-' | b':' | b'<' | b'>' | b',' | b'.' | b'/')
         });
         if !upper_ok || !name.bytes().any(|b| b.is_ascii_digit()) {
             return None;
         }
         name.to_string()
     };
-    TimeZone::posix(&spec)
-        .or_else(|_| TimeZone::posix(&format!("{spec},M3.2.0,M11.1.0")))
-        .ok()
+    TimeZone::posix(&spec).or_else(|_| TimeZone::posix(&format!("{spec},M3.2.0,M11.1.0"))).ok()
 }
 
 /// `+3`, `-5:30`: a number of hours west.
