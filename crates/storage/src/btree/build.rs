@@ -1,8 +1,8 @@
 //! A new index: empty, or loaded from sorted entries.
 //!
-//! The load builds all levels at once, left to right. Each level has one open page; when it is full,
-//! the next block is taken (its number is the full page's right link), the full page is written in
-//! one record, and its downlink goes to the level above, which may fill up in turn.
+//! The load builds all levels at once, left to right. Each level has one open page; when it is
+//! full, the next block is taken (its number is the full page's right link), the full page is
+//! written in one record, and its downlink goes to the level above, which may fill up in turn.
 //!
 //! ```text
 //!   level 1            [ 1 2 3 ..        open

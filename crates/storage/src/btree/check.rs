@@ -1,9 +1,11 @@
-//! The structural checker: reads a whole index and names everything that breaks a rule of the README.
+//! The structural checker: reads a whole index and names everything that breaks a rule of the
+//! README.
 //!
 //! Level by level from the root: what a level's pages say about their children is the list that the
 //! next level is compared with. Then the free list, then the blocks that neither reached.
 //!
-//! It latches one page at a time; the caller keeps writers away (an index in motion would look broken).
+//! It latches one page at a time; the caller keeps writers away (an index in motion would look
+//! broken).
 
 use super::Problem;
 use super::descend::{Held, Tree};
@@ -126,7 +128,7 @@ impl Checker<'_, '_> {
                     Some(e) if e.link == link && e.low == along.low => {}
                     Some(e) => {
                         let what = format!(
-                            "the parents expect block {} from {:?}, the level has block {} from {:?}",
+                            "the parents expect block {} from {:?}, the level has {} from {:?}",
                             e.link.block,
                             Pos { key: &e.low.0, row: e.low.1 },
                             link.block,

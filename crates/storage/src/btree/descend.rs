@@ -237,7 +237,7 @@ impl<'e> Tree<'e> {
             let Some(held) = self.step::<ShareGuard<'e>, FREE>(link, at, target, side)? else {
                 return Ok(None);
             };
-            let node = self.node(&held)?;
+            let node = Node::again(&held.guard);
             // A remembered top page that has got neighbours works, but the meta page knows better.
             if unsure && !node.is_alone() {
                 return Ok(None);
@@ -256,7 +256,7 @@ impl<'e> Tree<'e> {
         }
         let held = self.step::<G, FREE>(link, at, target, side)?;
         Ok(match held {
-            Some(held) if unsure && !self.node(&held)?.is_alone() => None,
+            Some(held) if unsure && !Node::again(&held.guard).is_alone() => None,
             held => held,
         })
     }
@@ -309,8 +309,9 @@ impl<'e> Tree<'e> {
         }
     }
 
-    /// Latches a sibling of a latched page, which cannot go away meanwhile. `others`: what is latched
-    /// already. Links that a damaged page has must end in an error, not in waiting for oneself.
+    /// Latches a sibling of a latched page, which cannot go away meanwhile. `others`: what is
+    /// latched already. Links that a damaged page has must end in an error, not in waiting for
+    /// oneself.
     pub fn sibling<G: Latch<'e>>(
         &self,
         link: Link,

@@ -1,9 +1,9 @@
 //! Changing the bytes of one index page.
 //!
-//! Every function here is a function of the page's bytes and its arguments and of nothing else, so that
-//! redo, which calls the same ones on the same bytes, ends with the same page. On
-//! [`Damage`] the page may be half changed: forward, that cannot happen (the caller has
-//! checked), and redo stops.
+//! Every function here is a function of the page's bytes and its arguments and of nothing else, so
+//! that redo, which calls the same ones on the same bytes, ends with the same page. On [`Damage`]
+//! the page may be half changed: forward, that cannot happen (the caller has checked), and redo
+//! stops.
 //!
 //! - The data area is filled from the end down; removed items stay as garbage, counted, until
 //!   somebody needs their room and rewrites the page ([`compact`]).

@@ -1,7 +1,8 @@
 //! Insertion: the unique check, the place, splits, parents, new roots.
 //!
 //! ```text
-//!   descend ─> leaf latched ─> unique check ─> move right to the place ─> fits? ── yes ─> one record
+//!   descend ─> leaf latched ─> unique check ─> move right to the place ─> fits? ── yes ─> one
+//! record
 //!                                                                          │ no
 //!        ┌── complete <── split (record; left page INCOMPLETE) <───────────┘
 //!        ├─ left is the root: grow (record: new root, meta)
@@ -136,8 +137,8 @@ impl<'e> Tree<'e> {
         Ok(high.is_some_and(|high| high.key == key).then(|| node.right()))
     }
 
-    /// From a latched page to the one on the right that `place` belongs to, always latching the next
-    /// before letting go.
+    /// From a latched page to the one on the right that `place` belongs to, always latching the
+    /// next before letting go.
     fn move_right(&self, mut held: Latched<'e>, place: Pos<'_>) -> Result<Latched<'e>> {
         loop {
             let node = self.node(&held)?;
@@ -161,8 +162,8 @@ impl<'e> Tree<'e> {
         Ok(Held { guard, block: held.block })
     }
 
-    /// Puts an item on a latched page, splitting it if need be. `below` is the left page of the split
-    /// that `item` leads to the right page of: its mark goes with the same record.
+    /// Puts an item on a latched page, splitting it if need be. `below` is the left page of the
+    /// split that `item` leads to the right page of: its mark goes with the same record.
     fn place(
         &self,
         page: Latched<'e>,

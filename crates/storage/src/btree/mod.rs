@@ -28,6 +28,8 @@
 //! Start with the README of this directory; the layout of a page has its one home in `node`.
 
 mod api;
+#[cfg(test)]
+mod bench_tests;
 mod build;
 mod check;
 #[cfg(test)]

@@ -197,10 +197,13 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(super::testing::cases(200))]
 
     #[test]
-    fn a_page_is_a_sorted_set(steps in prop::collection::vec(any_step(), 1..200), probe in any_key()) {
+    fn a_page_is_a_sorted_set(
+        steps in prop::collection::vec(any_step(), 1..200),
+        probe in any_key(),
+    ) {
         let mut page = leaf();
         let mut redone = leaf();
         let mut log = Vec::new();
@@ -211,7 +214,8 @@ proptest! {
                     let node = Node::new(&page).unwrap();
                     let at = model.partition_point(|m| *m < (key.clone(), row));
                     prop_assert_eq!(node.lower_bound(Pos { key: &key, row }), Ok(at));
-                    if model.get(at) == Some(&(key.clone(), row)) || entry(&key, row).size() > node.room() {
+                    let known = model.get(at) == Some(&(key.clone(), row));
+                    if known || entry(&key, row).size() > node.room() {
                         continue;
                     }
                     let op = Op::insert(at, entry(&key, row));
@@ -248,7 +252,10 @@ proptest! {
     #[test]
     fn every_overflow_can_be_cut(
         keys in prop::collection::vec(
-            prop_oneof![prop::collection::vec(any::<u8>(), 0..10), (2600usize..=2700, any::<u8>()).prop_map(|(n, b)| vec![b; n])],
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..10),
+                (2600usize..=2700, any::<u8>()).prop_map(|(n, b)| vec![b; n]),
+            ],
             1..400,
         ),
         high in prop_oneof![Just(None), (2600usize..=2700).prop_map(Some)],
@@ -271,7 +278,8 @@ proptest! {
             let left = over.item(cut.left_count - 1).unwrap().pos();
             let right = over.item(cut.left_count).unwrap().pos();
             prop_assert!(left < sep && sep <= right);
-            let size = |r: std::ops::Range<usize>| r.map(|i| over.item(i).unwrap().size()).sum::<usize>();
+            let item_size = |i| over.item(i).unwrap().size();
+            let size = |r: std::ops::Range<usize>| r.map(item_size).sum::<usize>();
             prop_assert!(size(0..cut.left_count) + sep.key.len() <= USABLE);
             prop_assert!(size(cut.left_count..over.len()) + high.unwrap_or(0) <= USABLE);
             return Ok(());

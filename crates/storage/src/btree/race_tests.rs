@@ -29,8 +29,10 @@ fn planted() -> Rc<Fixture> {
     Rc::new(f)
 }
 
+type Disturb = fn(&Fixture);
+
 /// What may happen while a search is between two pages.
-fn disturbances() -> Vec<(&'static str, fn(&Fixture))> {
+fn disturbances() -> Vec<(&'static str, Disturb)> {
     fn split(f: &Fixture) {
         for n in 0..600 {
             f.insert(&key(n * 2 + 1), n * 2 + 1);
@@ -160,8 +162,8 @@ fn vacuum_misses_nothing_whatever_happens_between_two_latches() {
 
 const THREADS: u64 = 8;
 
-/// What one thread does in [`threads_work_on_one_index`]: inserts keys of its own, looks them up, scans,
-/// marks some dead.
+/// What one thread does in [`threads_work_on_one_index`]: inserts keys of its own, looks them up,
+/// scans, marks some dead.
 fn work(f: &Fixture, thread: u64, dead: &Mutex<HashSet<u64>>, rounds: u64) -> BTreeSet<u64> {
     let mut dice = Dice(thread + 1);
     let mut mine = BTreeSet::new();

@@ -19,7 +19,7 @@ impl<'e> Tree<'e> {
         let mut held: Held<ShareGuard<'e>> =
             self.descend(Pos::before(key), Side::At, 0, &mut path)?;
         loop {
-            let node = self.node(&held)?;
+            let node = Node::again(&held.guard);
             let start = self.ok(held.block, node.lower_bound(Pos::before(key)))?;
             out.leaf = Some((self.id(held.block), held.guard.lsn()));
             for i in start..node.len() {

@@ -1,7 +1,7 @@
 //! Pages for the tree: from the free list, else from the end of the file.
 //!
-//! The list is headed in the meta page and runs through the `left` field of deleted pages. A page is
-//! taken off, or put on, in the same record that starts or ends its life in the tree.
+//! The list is headed in the meta page and runs through the `left` field of deleted pages. A page
+//! is taken off, or put on, in the same record that starts or ends its life in the tree.
 
 use super::descend::{Held, Tree};
 use super::node::*;

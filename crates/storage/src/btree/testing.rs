@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::ids::{Fork, Lsn, PageId, RelId, RowId, SlotNo, Xid};
 use crate::vfs::{SimClock, SimDisk, Vfs};
 use crate::wal::{DecodedBody, DecodedRecord, FIRST_LSN, Wal, WalOptions, WalReader};
+use proptest::test_runner::Config as ProptestConfig;
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -200,6 +201,11 @@ pub fn replay(pool: &BufferPool, record: &DecodedRecord) {
     }
 }
 
+/// So many cases a property; failing ones are printed, not kept in files.
+pub fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 /// A small generator of numbers, the same for the same seed.
 pub struct Dice(pub u64);
 
@@ -211,8 +217,11 @@ impl Dice {
     }
 }
 
+/// After how many gaps, and what then.
+type Disturbance = (usize, Box<dyn FnOnce()>);
+
 thread_local! {
-    static DISTURBANCE: RefCell<Option<(usize, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    static DISTURBANCE: RefCell<Option<Disturbance>> = const { RefCell::new(None) };
 }
 
 /// Called by searches of this thread whenever they have given up one page and not yet latched the

@@ -252,7 +252,7 @@ fn cursors_keep_their_place_while_pages_split_and_go() {
             round += 1;
             for _ in 0..400 {
                 let n = dice.roll(50_000);
-                if n % 10 != 0 {
+                if !n.is_multiple_of(10) {
                     f.insert(&int_key(n), n + 1);
                 }
             }
@@ -352,7 +352,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(60))]
 
     #[test]
     fn a_tree_is_a_sorted_set(steps in prop::collection::vec(any_step(), 1..25)) {

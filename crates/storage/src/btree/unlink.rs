@@ -6,13 +6,13 @@
 //! ```
 //!
 //! T's key space goes to its right sibling R, by the parent too: T's separator now leads to R. So T
-//! must not be its parent's last child, for then R hangs under another parent; except when T is the only
-//! child: then the parent goes as well, and the same is asked one level up.
+//! must not be its parent's last child, for then R hangs under another parent; except when T is the
+//! only child: then the parent goes as well, and the same is asked one level up.
 //!
-//! The attempt has two parts. *Survey*, latching one page at a time, finds which pages have to go. *Seizure* latches them
-//! with their neighbours (left to right, bottom up) and verifies all of it; whatever is not as
-//! expected, e.g. because of a split just now, ends the attempt until the next vacuum. Then one
-//! record changes everything.
+//! The attempt has two parts. *Survey*, latching one page at a time, finds which pages have to go.
+//! *Seizure* latches them with their neighbours (left to right, bottom up) and verifies all of it;
+//! whatever is not as expected, e.g. because of a split just now, ends the attempt until the next
+//! vacuum. Then one record changes everything.
 
 use super::descend::{Held, Path, Side, Tree};
 use super::node::*;
