@@ -50,6 +50,9 @@ pub(super) const CLEANUP_WAIT: u64 = 1 << 45;
 /// The checkpoint that is running will write this page.
 pub(super) const CHECKPOINT: u64 = 1 << 46;
 
+/// What the processor maps at a time when asked to map much.
+const HUGE_PAGE: usize = 2 << 20;
+
 /// Volatile knowledge about the page in a frame. It goes when the page leaves memory, and in a
 /// crash: nothing may depend on finding it.
 ///
@@ -292,12 +295,19 @@ impl Frames {
     /// Memory for `count` frames, zeroed lazily by the kernel.
     pub fn new(count: usize) -> Self {
         assert!(count > 0 && count < u32::MAX as usize, "frame count out of range");
+        let large = count * size_of::<Page>() >= 2 * HUGE_PAGE;
         let layout = Layout::array::<Page>(count)
-            .and_then(|l| l.align_to(4096))
+            .and_then(|l| l.align_to(if large { HUGE_PAGE } else { 4096 }))
             .expect("the frame count is bounded, so is the size");
         // SAFETY: the layout is not empty (count > 0).
         let raw = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(raw.cast::<Page>()) else { handle_alloc_error(layout) };
+        #[cfg(target_os = "linux")]
+        if large {
+            // Fewer TLB misses for random access. Advice: a refusal changes nothing.
+            // SAFETY: the range is exactly the allocation, and the advice keeps its contents.
+            unsafe { libc::madvise(raw.cast(), layout.size(), libc::MADV_HUGEPAGE) };
+        }
         let descs = (0..count).map(|_| FrameDesc::new()).collect();
         Frames { memory, layout, descs }
     }

@@ -167,7 +167,25 @@ impl BufferPool {
 
     /// Forgets a relation's pages, changed or not. Nobody uses the relation any more.
     pub fn drop_rel_buffers(&self, rel: RelId) {
-        self.discard(rel, |_| true);
+        let forks: Vec<(Fork, BlockNo)> = self.files.opened(rel);
+        let blocks: u64 = forks.iter().map(|(_, blocks)| u64::from(*blocks)).sum();
+        if blocks > self.frames.len() as u64 / 4 {
+            self.discard(rel, |_| true);
+            return;
+        }
+        // A small relation: asking for its pages is less work than looking at all frames. A file
+        // that was never opened has no pages in memory.
+        for (fork, blocks) in forks {
+            for block in 0..blocks {
+                let id = PageId::new(rel, fork, block);
+                loop {
+                    // In a statement of its own, so that the bucket is unlocked afterwards.
+                    let found = self.table.bucket(id).find(&self.frames, id);
+                    let Some(frame) = found else { break };
+                    self.discard_frame(frame, rel, &|_| true);
+                }
+            }
+        }
     }
 
     /// Removes a relation's pages from memory and its files from disk. Nobody uses it any more, and
@@ -181,23 +199,27 @@ impl BufferPool {
     /// interest (they hold pins); must not be called with a guard on one of the pages.
     fn discard(&self, rel: RelId, wanted: impl Fn(PageId) -> bool) {
         for frame in 0..self.frames.len() as u32 {
-            let desc = self.frames.desc(frame);
-            if desc.flags() & TAGGED == 0 || desc.tag().rel != rel {
-                continue;
+            self.discard_frame(frame, rel, &wanted);
+        }
+    }
+
+    fn discard_frame(&self, frame: u32, rel: RelId, wanted: &impl Fn(PageId) -> bool) {
+        let desc = self.frames.desc(frame);
+        if desc.flags() & TAGGED == 0 || desc.tag().rel != rel {
+            return;
+        }
+        let before = desc.pin_quietly();
+        let pin = PinGuard::adopt(self, frame);
+        let id = pin.id();
+        if before & TAGGED == 0 || id.rel != rel || !wanted(id) {
+            return;
+        }
+        while !self.table.bucket(id).remove_if_sole(&self.frames, frame, 0) {
+            // A loader whose read failed takes the page out itself.
+            if desc.flags() & TAGGED == 0 {
+                return;
             }
-            let before = desc.pin_quietly();
-            let pin = PinGuard::adopt(self, frame);
-            let id = pin.id();
-            if before & TAGGED == 0 || id.rel != rel || !wanted(id) {
-                continue;
-            }
-            while !self.table.bucket(id).remove_if_sole(&self.frames, frame, 0) {
-                // A loader whose read failed takes the page out itself.
-                if desc.flags() & TAGGED == 0 {
-                    break;
-                }
-                thread::yield_now();
-            }
+            thread::yield_now();
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use growth::copy_file;
 pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};
 pub use pool::{BufferPool, FRAMES_MIN, LogFlush, PoolOptions, WriteBackHook};
 pub use relfiles::Persistence;
-pub use stats::PoolStats;
+pub use stats::{PoolStats, PoolUsage};
 pub(crate) use writeback::{DirtyPages, ToWrite};
 
 #[cfg(all(test, shuttle))]

@@ -17,7 +17,7 @@ use super::frames::{
 };
 use super::guards::{ExclusiveGuard, PinGuard, ShareGuard};
 use super::relfiles::{Persistence, RelFile, RelFiles};
-use super::stats::{PoolCounters, PoolStats};
+use super::stats::{PoolCounters, PoolStats, PoolUsage};
 use super::table::PageTable;
 use super::writeback::Patience;
 use crate::error::{Result, StorageError};
@@ -138,6 +138,18 @@ impl BufferPool {
 
     pub fn stats(&self) -> PoolStats {
         self.counters.read()
+    }
+
+    /// How the frames are used at this moment.
+    pub fn usage(&self) -> PoolUsage {
+        let mut usage = PoolUsage { frames: self.frames.len(), ..PoolUsage::default() };
+        for frame in 0..self.frames.len() as u32 {
+            let flags = self.frames.desc(frame).flags();
+            usage.used += usize::from(flags & TAGGED != 0);
+            usage.dirty += usize::from(flags & DIRTY != 0);
+            usage.pinned += usize::from(flags & PIN_MASK != 0);
+        }
+        usage
     }
 
     pub(super) fn frames(&self) -> &Frames {
@@ -376,8 +388,9 @@ impl BufferPool {
         }
         if seen & DIRTY != 0 {
             // Without waiting for the latch: its holder may wait for a page that we hold.
-            self.write_back(frame, Patience::Try)?;
-            self.counters.evict_writes.add();
+            if self.write_back(frame, Patience::Try)? {
+                self.counters.evict_writes.add();
+            }
         }
         let bucket = self.table.bucket(desc.tag());
         let gone = bucket.remove_if_sole(&self.frames, frame, DIRTY);

@@ -412,6 +412,13 @@ impl RelFiles {
         Ok(())
     }
 
+    /// The relation's forks that were opened in this run, with their lengths.
+    pub fn opened(&self, rel: RelId) -> Vec<(Fork, BlockNo)> {
+        let files = self.files.read();
+        let length = |fork| files.get(&(rel, fork)).map(|file| (fork, file.blocks()));
+        Fork::ALL.into_iter().filter_map(length).collect()
+    }
+
     /// Closes a relation's files. They are opened anew, and measured, when asked for again.
     pub fn forget(&self, rel: RelId) {
         for fork in Fork::ALL {

@@ -48,6 +48,16 @@ pub struct PoolStats {
     pub cleaner_writes: u64,
 }
 
+/// How many frames are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUsage {
+    pub frames: usize,
+    /// Frames that hold a page.
+    pub used: usize,
+    pub dirty: usize,
+    pub pinned: usize,
+}
+
 impl PoolCounters {
     #[inline]
     pub fn hit(&self, frame: u32) {

@@ -35,7 +35,7 @@ use crate::buffer::{BufferPool, ChangeLog};
 use crate::error::Result;
 use crate::ids::RelId;
 use crate::lock::LockManager;
-use crate::maint::{CheckpointStats, Checkpoints, Cleaner, Threads};
+use crate::maint::{CheckpointStats, CheckpointTotals, Checkpoints, Cleaner, Threads};
 use crate::txn::{TxnHost, TxnManager};
 use crate::vfs::{Clock, Vfs};
 use crate::wal::Wal;
@@ -119,7 +119,13 @@ impl Engine {
 
     /// Checkpoints made since start-up.
     pub fn checkpoint_count(&self) -> u64 {
-        self.checkpoints.completed()
+        let totals = self.checkpoints.totals();
+        totals.timed + totals.requested
+    }
+
+    /// What the checkpoints since start-up did.
+    pub fn checkpoint_totals(&self) -> CheckpointTotals {
+        self.checkpoints.totals()
     }
 
     /// Whether the log and the data files are still to be trusted: no write of the log and no

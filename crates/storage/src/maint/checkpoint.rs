@@ -21,7 +21,7 @@ use crate::error::{Result, StorageError};
 use crate::ids::{Fork, Lsn, RelId};
 use crate::recovery::CheckpointData;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Why a checkpoint is made.
@@ -50,6 +50,19 @@ pub struct CheckpointStats {
     pub sync_micros: u64,
 }
 
+/// What all checkpoints since start-up did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointTotals {
+    /// Made because they were due.
+    pub timed: u64,
+    /// Made because somebody asked, the engine itself included.
+    pub requested: u64,
+    pub pages_written: u64,
+    pub files_synced: u64,
+    pub write_micros: u64,
+    pub sync_micros: u64,
+}
+
 struct Last {
     redo: Lsn,
     /// End of its record, to see whether anything followed.
@@ -63,7 +76,7 @@ pub(crate) struct Checkpoints {
     running: Mutex<()>,
     /// Callers who wait for the one that is running, or for their own: it must not dawdle.
     waiting: AtomicUsize,
-    completed: AtomicU64,
+    totals: Mutex<CheckpointTotals>,
     last: Mutex<Last>,
 }
 
@@ -75,13 +88,25 @@ impl Checkpoints {
         Checkpoints {
             running: Mutex::new(()),
             waiting: AtomicUsize::new(0),
-            completed: AtomicU64::new(0),
+            totals: Mutex::new(CheckpointTotals::default()),
             last: Mutex::new(Last { redo, record: Lsn::INVALID, started_micros: now_micros }),
         }
     }
 
-    pub fn completed(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed)
+    pub fn totals(&self) -> CheckpointTotals {
+        *self.totals.lock()
+    }
+
+    fn count(&self, kind: CheckpointKind, stats: &CheckpointStats) {
+        let mut totals = self.totals.lock();
+        match kind {
+            CheckpointKind::Timed => totals.timed += 1,
+            _ => totals.requested += 1,
+        }
+        totals.pages_written += stats.pages_written;
+        totals.files_synced += stats.files_synced;
+        totals.write_micros += stats.write_micros;
+        totals.sync_micros += stats.sync_micros;
     }
 
     /// Whether the interval has passed, or so much was logged.
@@ -117,7 +142,7 @@ pub(crate) fn checkpoint(engine: &Engine, kind: CheckpointKind) -> Result<Checkp
     if let Ok(stats) = &outcome
         && stats.made
     {
-        all.completed.fetch_add(1, Ordering::Relaxed);
+        all.count(kind, stats);
         report(engine, kind, stats);
     }
     outcome
@@ -175,7 +200,10 @@ fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
     engine.wal.flush(record)?;
     publish(engine, kind, &data, record)?;
     *engine.checkpoints.last.lock() = Last { redo, record, started_micros: started };
-    engine.wal.remove_segments_before(redo)?;
+    if let Err(e) = engine.wal.remove_segments_before(redo) {
+        // The checkpoint stands; the files go with the next one.
+        engine.options().log(LogLevel::Warning, &format!("could not remove old log files: {e}"));
+    }
     Ok(stats)
 }
 

@@ -15,7 +15,7 @@ mod checkpoint;
 mod cleaner;
 mod threads;
 
-pub use checkpoint::{CheckpointKind, CheckpointStats};
+pub use checkpoint::{CheckpointKind, CheckpointStats, CheckpointTotals};
 pub(crate) use checkpoint::{Checkpoints, checkpoint};
 pub(crate) use cleaner::{Cleaner, background_round};
 pub(crate) use threads::Threads;

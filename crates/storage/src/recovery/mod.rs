@@ -126,7 +126,7 @@ const PROGRESS_MICROS: u64 = 10_000_000;
 /// Replays the log from the redo point to its end, then settles what the end decides.
 pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
     let began = start.clock.monotonic_micros();
-    if start.fsync && !start.shut_down {
+    if start.fsync {
         sync_log(&**start.vfs, start.redo, start.segment_size)?;
     }
     let mut replay = Replay {

@@ -7,7 +7,6 @@ use crate::engine::{
     CheckpointKind, ControlState, Engine, EngineOptions, OpenOutcome, ShutdownMode,
 };
 use crate::ids::{Fork, PageId, RelId, Xid};
-use crate::txn::TxnHost;
 use crate::vfs::{OpenMode, Vfs};
 use std::time::Instant;
 
