@@ -156,10 +156,6 @@ impl BufferPool {
         &self.frames
     }
 
-    pub(crate) fn files(&self) -> &RelFiles {
-        &self.files
-    }
-
     /// Whether changes to the relation go to the log.
     pub fn persistence(&self, rel: RelId) -> Persistence {
         self.files.persistence(rel)

@@ -78,10 +78,6 @@ pub(crate) struct RelFile {
 }
 
 impl RelFile {
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     pub fn persistence(&self) -> Persistence {
         self.persistence
     }

@@ -221,7 +221,7 @@ impl ControlFile {
     /// (or the new ones do: both are true).
     pub fn update(&mut self, data: ControlData) -> Result<()> {
         let sequence = self.sequence + 1;
-        let at = if sequence % 2 == 0 { 0 } else { COPY_B_AT };
+        let at = if sequence.is_multiple_of(2) { 0 } else { COPY_B_AT };
         self.file
             .write_at(&encode(&data, sequence), at)
             .map_err(|e| StorageError::io("write file", CONTROL_PATH, e))?;
