@@ -6,8 +6,8 @@
 //! commit log, no clock, no other page).
 //!
 //! ```text
-//!   HOT update of (0,1) by x500:   Insert(slot 3 like 1: 4 bytes changed at 92)  UpdateOld(1 -> (0,3))
-//!                                  `- one record, one block, about 25 bytes
+//!   HOT update of (0,1) by x500:  Insert(slot 3 like 1, 4 bytes differ)  UpdateOld(1 -> (0,3))
+//!                                 `- one record, one block, about 25 bytes
 //! ```
 //!
 //! Encoding: a tag byte, then integers of variable length (`codec`) and raw bytes. A block's

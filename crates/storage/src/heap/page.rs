@@ -238,6 +238,14 @@ pub fn slots(page: &Page) -> impl DoubleEndedIterator<Item = SlotNo> + use<> {
     (1..=slot_count(page) as u16).map(SlotNo::new)
 }
 
+/// All line pointers with their slots, in order: one bounds check for all of them.
+#[inline]
+pub fn lines(page: &Page) -> impl Iterator<Item = (SlotNo, Line)> + '_ {
+    let bytes = &page.bytes()[HEADER_SIZE..HEADER_SIZE + LINE_SIZE * slot_count(page)];
+    let (words, _) = bytes.as_chunks::<LINE_SIZE>();
+    words.iter().enumerate().map(|(at, w)| (SlotNo::from_index(at), Line(u32::from_le_bytes(*w))))
+}
+
 const fn line_at(slot: SlotNo) -> usize {
     HEADER_SIZE + LINE_SIZE * (slot.raw() as usize - 1)
 }
@@ -481,52 +489,40 @@ impl<'a> HeaderMut<'a> {
 }
 
 /// Drops unused line pointers at the end and moves all tuples together at the end of the page,
-/// so that the free space is in one piece. Deterministic: the same before gives the same after.
+/// in the order of their slots, so that the free space is in one piece. Deterministic: the same
+/// before gives the same after, to the byte.
 pub(super) fn compact(page: &mut Page) -> Result<(), BadPage> {
     let mut count = slot_count(page);
     while count > 0 && line(page, SlotNo::new(count as u16)) == Some(Line::UNUSED) {
         count -= 1;
     }
-    let mut tuples = [(0u16, 0u16, 0u16); MAX_SLOTS];
-    let mut used = 0;
+    let lower = HEADER_SIZE + LINE_SIZE * count;
+    let before = page.clone();
     let mut unused = false;
-    for slot in (1..=count as u16).map(SlotNo::new) {
-        let Some(l) = line(page, slot) else { continue };
-        unused |= l == Line::UNUSED;
-        if l.state() == LineState::Normal {
-            if tuple_at(page, l).is_none() {
-                return Err(bad("tuple exceeds the page", slot));
-            }
-            tuples[used] = (l.offset(), l.len(), slot.raw());
-            used += 1;
-        }
-    }
-    let tuples = &mut tuples[..used];
-    tuples.sort_unstable_by(|a, b| b.cmp(a));
-    let mut end = PAGE_SIZE;
-    for (offset, len, slot) in tuples.iter() {
-        if usize::from(*offset) + usize::from(*len) > end {
-            return Err(bad("tuples overlap", SlotNo::new(*slot)));
-        }
-        end = usize::from(*offset);
-    }
-    page.set_lower((HEADER_SIZE + LINE_SIZE * count) as u16);
     let mut upper = PAGE_SIZE;
-    for &(offset, len, slot) in tuples.iter() {
-        let (from, len_used) = (usize::from(offset), usize::from(len));
-        let to = upper - aligned(len_used).min(upper);
-        if to < from {
-            return Err(bad("tuples are not aligned", SlotNo::new(slot)));
+    for (slot, l) in lines(&before).take(count) {
+        unused |= l == Line::UNUSED;
+        if l.state() != LineState::Normal {
+            continue;
         }
-        page.bytes_mut().copy_within(from..from + len_used, to);
-        page.bytes_mut()[to + len_used..upper].fill(0);
-        set_line(page, SlotNo::new(slot), Line::normal(to as u16, len));
+        let (from, len) = (usize::from(l.offset()), usize::from(l.len()));
+        if tuple_at(&before, l).is_none() {
+            return Err(bad("tuple exceeds the page", slot));
+        }
+        if upper < lower + aligned(len) {
+            return Err(bad("tuples overlap", slot));
+        }
+        let to = upper - aligned(len);
+        // Page by page most tuples stay where they are; the copy covers those that do not.
+        if to != from {
+            let bytes = page.bytes_mut();
+            bytes[to..to + len].copy_from_slice(&before.bytes()[from..from + len]);
+            set_line(page, slot, Line::normal(to as u16, len as u16));
+        }
+        page.bytes_mut()[to + len..upper].fill(0);
         upper = to;
     }
-    let lower = usize::from(page.lower());
-    if upper < lower {
-        return Err(bad("line pointers overlap tuples", SlotNo::INVALID));
-    }
+    page.set_lower(lower as u16);
     // The free space is zeroed so that redo gives the same bytes whatever lay there before.
     page.bytes_mut()[lower..upper].fill(0);
     page.set_upper(upper as u16);

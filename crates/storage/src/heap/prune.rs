@@ -5,13 +5,13 @@
 //!   after:   lp1 => lp3 -> v3                                lp2 unused, bytes of v1, v2 free
 //! ```
 //!
-//! A *root* is a line pointer that index entries name: a tuple that is not heap-only, or a redirect.
-//! From each root the chain is walked; versions up to the last dead one go. If a member is left,
+//! A *root* is a line pointer that index entries name: a tuple that is not heap-only, or a
+//! redirect. From each root the chain is walked; versions up to the last dead one go. If a member is left,
 //! the root is redirected to it; if none is, the root becomes dead and waits for vacuum to remove
 //! the index entries. Heap-only members become unused at once: no index names them.
 //!
 //! Rules:
-//! - P1. A version goes only when [`vacuum_fate`] says `Dead`: its deleter committed at or before
+//! - P1. A version goes only when [`super::visibility::vacuum_fate`] says `Dead`: its deleter committed at or before
 //!   the horizon, or its inserter aborted.
 //! - P2. The chain is walked over matching xmax/xmin pairs only; a heap-only tuple that no root
 //!   reaches goes when it is dead itself.
@@ -25,33 +25,36 @@
 use super::ops::{CLEAR_XMAX, FREEZE_XMIN, HeapOp, PruneLists};
 use super::page::{self, LineState};
 use super::state::HeapCounters;
-use super::visibility::{Fate, vacuum_fate};
+use super::tuple::TupleRef;
+use super::visibility::{Fate, fate_by};
 use crate::buffer::{CriticalSection, ExclusiveGuard};
 use crate::engine::Engine;
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, PageId, RowId, SlotNo, Xid};
-use crate::page::{PAGE_SIZE, Page};
+use crate::page::Page;
 use crate::txn::{TxnManager, XidStatus};
+use smallvec::SmallVec;
 
-/// Below this much free space a page is worth pruning, whoever comes by.
-const LOW_SPACE: usize = PAGE_SIZE / 10;
+/// Line pointers that a page gains between two looks whether pruning pays.
+const GROWTH: usize = 16;
 
 /// The persistent hints of a tuple, as [`vacuum_fate`] takes them.
-fn own_hints(t: &super::TupleRef<'_>) -> u8 {
+#[inline]
+fn own_hints(t: &TupleRef<'_>) -> u8 {
     ((t.mask() & page::HINTS) >> page::HINT_SHIFT) as u8
-}
-
-/// What a walk over the page found out about one slot.
-fn fate_of(txns: &TxnManager, p: &Page, slot: SlotNo, horizon: Lsn) -> Option<Fate> {
-    let t = page::tuple(p, slot)?;
-    Some(vacuum_fate(txns, &t, p.base(), own_hints(&t), horizon))
 }
 
 struct Plan<'a> {
     page: &'a Page,
+    base: u64,
     txns: &'a TxnManager,
     horizon: Lsn,
-    seen: Vec<bool>,
+    /// Roots that nobody deleted are taken as live: whether their inserter aborted is left to
+    /// vacuum. (What a redirect leads to has a committed inserter, or it would lead elsewhere.)
+    quick: bool,
+    seen: [bool; page::MAX_SLOTS],
+    /// Fates asked for last: neighbours share them.
+    asked: [(Xid, XidStatus); 4],
     lists: PruneLists,
 }
 
@@ -64,21 +67,39 @@ impl Plan<'_> {
         }
     }
 
+    #[inline]
+    fn is_untouched(&self, t: &TupleRef<'_>) -> bool {
+        self.quick
+            && t.xmin_offset() != page::OFFSET_INVALID
+            && (t.xmax_offset() == page::OFFSET_INVALID || t.is_lock_only())
+    }
+
+    fn fate(&mut self, t: &TupleRef<'_>) -> Fate {
+        let (txns, asked) = (self.txns, &mut self.asked);
+        let status = |xid: Xid| {
+            let entry = &mut asked[(xid.raw() % 4) as usize];
+            if entry.0 != xid {
+                *entry = (xid, txns.status(xid));
+            }
+            entry.1
+        };
+        fate_by(status, t, self.base, own_hints(t), self.horizon)
+    }
+
     /// Walks the chain of one root.
     fn chain(&mut self, root: SlotNo, first: SlotNo) {
-        let mut members: Vec<SlotNo> = Vec::new();
+        let mut members: SmallVec<[SlotNo; 16]> = SmallVec::new();
         let mut dead_upto = 0;
         let mut prior = Xid::INVALID;
         let mut at = first;
         while let Some(t) = page::tuple(self.page, at) {
-            let base = self.page.base();
-            let fresh = at == root || t.is_heap_only();
-            if self.seen[at.index()] || !fresh || (prior.is_valid() && t.xmin(base) != prior) {
+            let fits = at == root || t.is_heap_only();
+            if self.seen[at.index()] || !fits || (prior.is_valid() && t.xmin(self.base) != prior) {
                 break;
             }
             self.seen[at.index()] = true;
             members.push(at);
-            match vacuum_fate(self.txns, &t, base, own_hints(&t), self.horizon) {
+            match self.fate(&t) {
                 Fate::Dead => dead_upto = members.len(),
                 Fate::RecentlyDead(xid) => self.note_later(xid),
                 Fate::InsertInProgress(xid) | Fate::DeleteInProgress(xid) => {
@@ -91,7 +112,7 @@ impl Plan<'_> {
                 Some(next) if t.is_hot_updated() => at = next.slot,
                 _ => break,
             }
-            prior = t.xmax(base);
+            prior = t.xmax(self.base);
         }
         if dead_upto > 0 {
             self.remove(root, &members, dead_upto);
@@ -112,37 +133,69 @@ impl Plan<'_> {
             None => self.lists.dead.push(root),
         }
     }
+
+    fn roots(&mut self) {
+        for (slot, l) in page::lines(self.page) {
+            match l.state() {
+                LineState::Redirect => match page::tuple(self.page, l.target()) {
+                    Some(t) if t.is_heap_only() && self.is_untouched(&t) => {
+                        self.seen[l.target().index()] = true;
+                    }
+                    _ => self.chain(slot, l.target()),
+                },
+                LineState::Normal => {
+                    let Some(t) = page::tuple_at(self.page, l) else { continue };
+                    if t.is_heap_only() {
+                        continue;
+                    }
+                    if self.is_untouched(&t) {
+                        self.seen[slot.index()] = true;
+                    } else {
+                        self.chain(slot, slot);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Heap-only tuples that no chain reached: of updates that aborted.
+    fn unreached(&mut self) {
+        for (slot, l) in page::lines(self.page) {
+            if self.seen[slot.index()] || l.state() != LineState::Normal {
+                continue;
+            }
+            let Some(t) = page::tuple_at(self.page, l) else { continue };
+            match self.fate(&t) {
+                Fate::Dead => self.lists.unused.push(slot),
+                Fate::RecentlyDead(xid)
+                | Fate::InsertInProgress(xid)
+                | Fate::DeleteInProgress(xid) => self.note_later(xid),
+                Fate::Live => {}
+            }
+        }
+    }
+}
+
+fn make_plan(txns: &TxnManager, p: &Page, horizon: Lsn, quick: bool) -> PruneLists {
+    let mut plan = Plan {
+        page: p,
+        base: p.base(),
+        txns,
+        horizon,
+        quick,
+        seen: [false; page::MAX_SLOTS],
+        asked: [(Xid::INVALID, XidStatus::Aborted); 4],
+        lists: PruneLists::default(),
+    };
+    plan.roots();
+    plan.unreached();
+    plan.lists
 }
 
 /// What pruning this page would do.
 pub fn plan(txns: &TxnManager, p: &Page, horizon: Lsn) -> PruneLists {
-    let count = page::slot_count(p);
-    let mut plan =
-        Plan { page: p, txns, horizon, seen: vec![false; count], lists: PruneLists::default() };
-    for slot in page::slots(p) {
-        let Some(l) = page::line(p, slot) else { continue };
-        match l.state() {
-            LineState::Redirect => plan.chain(slot, l.target()),
-            LineState::Normal if page::tuple(p, slot).is_some_and(|t| !t.is_heap_only()) => {
-                plan.chain(slot, slot);
-            }
-            _ => {}
-        }
-    }
-    for slot in page::slots(p) {
-        if plan.seen[slot.index()] {
-            continue;
-        }
-        match fate_of(txns, p, slot, horizon) {
-            // Of a chain whose update aborted.
-            Some(Fate::Dead) => plan.lists.unused.push(slot),
-            Some(
-                Fate::RecentlyDead(xid) | Fate::InsertInProgress(xid) | Fate::DeleteInProgress(xid),
-            ) => plan.note_later(xid),
-            _ => {}
-        }
-    }
-    plan.lists
+    make_plan(txns, p, horizon, false)
 }
 
 /// Whether the page's prune hint says that something may be removable by now.
@@ -182,8 +235,9 @@ pub(super) fn prune<'e>(
     e: &'e Engine,
     guard: ExclusiveGuard<'e>,
     horizon: Lsn,
+    quick: bool,
 ) -> Result<(ExclusiveGuard<'e>, bool)> {
-    let lists = plan(&e.txns, &guard, horizon);
+    let lists = make_plan(&e.txns, &guard, horizon, quick);
     if lists.is_empty() {
         return Ok((guard, false));
     }
@@ -197,13 +251,15 @@ pub(super) fn prune<'e>(
     Ok((guard, true))
 }
 
-/// Prunes a latched page when it is nearly full and its hint is promising.
+/// Prunes a latched page when its hint is promising and the room is needed, or when many versions
+/// were added since it was pruned: long chains make readers walk.
 pub(super) fn prune_for_room<'e>(
     e: &'e Engine,
     guard: ExclusiveGuard<'e>,
     need: usize,
 ) -> Result<ExclusiveGuard<'e>> {
-    if guard.hint() == 0 || page::room(&guard) >= need.max(LOW_SPACE) {
+    let grown = || usize::from(page::free_slot(&guard).raw()).is_multiple_of(GROWTH);
+    if guard.hint() == 0 || (page::room(&guard) >= need && !grown()) {
         return Ok(guard);
     }
     let mut horizon = e.txns.recent_horizon();
@@ -213,7 +269,7 @@ pub(super) fn prune_for_room<'e>(
         horizon = e.txns.horizon();
         worth = worth_a_look(&e.txns, &guard, horizon);
     }
-    if worth { prune(e, guard, horizon).map(|(guard, _)| guard) } else { Ok(guard) }
+    if worth { prune(e, guard, horizon, true).map(|(guard, _)| guard) } else { Ok(guard) }
 }
 
 /// Which xids of a page (after pruning) can be resolved, among those that `old` picks.
@@ -267,7 +323,7 @@ pub(super) fn make_expressible<'e>(
         return Ok(guard);
     }
     let horizon = e.txns.horizon();
-    let (guard, _) = prune(e, guard, horizon)?;
+    let (guard, _) = prune(e, guard, horizon, false)?;
     let frozen = freeze_plan(&e.txns, &guard, horizon, &[], |_| true);
     let mut after = (*guard).clone();
     HeapOp::Freeze { slots: frozen.clone() }
@@ -284,7 +340,7 @@ pub(super) fn make_expressible<'e>(
     if all.iter().any(|x| page::offset_of(base, *x).is_none()) {
         return Err(StorageError::Limit {
             what: format!(
-                "page {:?} holds rows of transactions too far apart; end old transactions and vacuum",
+                "page {:?} holds rows of transactions too far apart; vacuum the table",
                 guard.id()
             ),
         });

@@ -20,7 +20,7 @@
 use super::HeapRel;
 use super::page::{self, ALL_VISIBLE, Line, LineState};
 use super::tuple::{PageScan, ScanItem, TupleBuf, TupleRef};
-use super::visibility::{ALWAYS, Dirty, Fate, HintPolicy, Judge, VisState, vacuum_fate};
+use super::visibility::{ALWAYS, Dirty, Fate, HintPolicy, Judge, Neighbour, VisState, vacuum_fate};
 use super::write::{bad_page, check_class, judge, pin_block};
 use super::{RowLock, TupleResult};
 use crate::btree::UniqueVerdict;
@@ -276,20 +276,17 @@ fn copy_page(from: &Page, to: &mut Page, header_only: bool) {
     }
 }
 
-/// The line pointers of a page, as raw words.
-fn lines(page: &Page) -> impl Iterator<Item = (SlotNo, Line)> + '_ {
-    page::slots(page).filter_map(|slot| page::line(page, slot).map(|l| (slot, l)))
-}
-
 /// Every tuple, without a look at any.
 fn list_all(page: &Page, items: &mut Vec<ScanItem>) {
-    items.extend(
-        lines(page).filter(|(_, l)| l.state() == LineState::Normal).map(|(slot, l)| ScanItem {
-            slot,
-            offset: l.offset(),
-            len: l.len(),
-        }),
-    );
+    const NONE: ScanItem = ScanItem { slot: SlotNo::INVALID, offset: 0, len: 0 };
+    items.resize(page::slot_count(page), NONE);
+    let mut count = 0;
+    for (slot, l) in page::lines(page) {
+        // Written always, counted when it is a tuple: no branch to mispredict.
+        items[count] = ScanItem { slot, offset: l.offset(), len: l.len() };
+        count += usize::from(l.state() == LineState::Normal);
+    }
+    items.truncate(count);
 }
 
 /// The visible tuples, judged one by one; leaves a summary or hints behind.
@@ -307,11 +304,22 @@ fn list_visible(
     let mut learned_count = 0;
     let mut summary = ALWAYS;
     let mut whole = cx.policy.page_level();
-    for (slot, l) in lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
+    let (mut neighbour, mut neighbours) = (None, 0);
+    for (slot, l) in page::lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
         let t = page::tuple_at(page, l)
             .ok_or(page::bad("tuple exceeds the page", slot))
             .map_err(bad_page(page.id()))?;
-        let seen = judge.mvcc(&cx.snapshot, &t, base, frame.hint(slot), lsn);
+        let seen = match Neighbour::judge(neighbour, &t) {
+            Some(seen) => {
+                neighbours += 1;
+                seen
+            }
+            None => {
+                let seen = judge.mvcc(&cx.snapshot, &t, base, frame.hint(slot), lsn);
+                neighbour = judge.for_neighbours(&t, base, seen);
+                seen
+            }
+        };
         if seen.visible {
             items.push(ScanItem { slot, offset: l.offset(), len: l.len() });
         }
@@ -322,6 +330,7 @@ fn list_visible(
         whole &= seen.visible && seen.since.is_valid();
         summary = summary.max(seen.since);
     }
+    cx.state.counters.neighbours(neighbours);
     if !(whole && frame.set_summary(summary, changes)) {
         learned[..learned_count].iter().for_each(|(slot, bits)| frame.set_hint(*slot, *bits));
     }
@@ -358,7 +367,7 @@ pub fn scan_for_build(
     let base = page.base();
     let mut broken = false;
     let roots = page::root_map(&page);
-    for (slot, l) in lines(&page).filter(|(_, l)| l.state() == LineState::Normal) {
+    for (slot, l) in page::lines(&page).filter(|(_, l)| l.state() == LineState::Normal) {
         let t = page::tuple_at(&page, l)
             .ok_or(page::bad("tuple exceeds the page", slot))
             .map_err(bad_page(page.id()))?;

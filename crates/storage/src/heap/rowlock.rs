@@ -19,8 +19,8 @@
 //!   has doubled, and when their transaction says so.
 //! - R3. An update copies the entries of the old version to the new one in the section that chains
 //!   them (semantics 39); the old one keeps them, because the update may abort.
-//! - R4. When a version is pruned, its entries go with it: nobody can want to write it any more, and
-//!   another row may come to the slot. (An update copied them to the next version.)
+//! - R4. When a version is pruned, its entries go with it: nobody can want to write it any more,
+//!   and another row may come to the slot. (An update copied them to the next version.)
 //! - R5. The number of entries is bounded; beyond it the caller gets an error with SQLSTATE 53200.
 
 use super::RowLock;

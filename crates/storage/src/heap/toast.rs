@@ -16,7 +16,7 @@
 //! an index on chunk_id, chunk_seq.) Each piece carries the value's tag and its own place, and
 //! whoever reads checks both, so a wrong pointer is noticed.
 //!
-//! Visibility is the pointing row's: whoever sees the row may read its chunks, without asking again.
+//! Visibility is the pointing row's: whoever sees the row may read its chunks without asking.
 
 use super::page;
 use super::tuple::TupleBody;

@@ -50,7 +50,7 @@ pub(super) struct Writable {
     pub cmin: Option<crate::ids::CommandId>,
     /// This transaction's own lock in xmax, under another of its xids.
     pub own_lock: Option<(Xid, RowLock)>,
-    /// The lock UPDATE stands in xmax under the current xid: a weaker change must keep the strength.
+    /// The lock UPDATE stands in xmax under the current xid: a weaker change keeps the strength.
     pub holds_update: bool,
 }
 
@@ -206,9 +206,7 @@ pub fn update(
             TupleResult::Ok(writable) => writable,
             other => return Ok(other.map(|_| unreachable!("only Ok carries a value"))),
         };
-        if page::room(&guard) < need || guard.hint() != 0 {
-            guard = prune_for_room(e, guard, need)?;
-        }
+        guard = prune_for_room(e, guard, need)?;
         guard = make_expressible(e, guard, xid)?;
         if page::room(&guard) >= need {
             let at = Latched { guard, vm };

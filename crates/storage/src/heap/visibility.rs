@@ -84,6 +84,8 @@ pub struct VisCounters {
     pub pages_all_visible: Cell<u64>,
     /// Pages taken whole, by the frame summary.
     pub pages_by_summary: Cell<u64>,
+    /// Tuples judged like the one before: same inserter, nobody deleted them.
+    pub by_neighbour: Cell<u64>,
     /// Answers about one xid, by level.
     pub by_hint: Cell<u64>,
     pub by_cache: Cell<u64>,
@@ -103,6 +105,10 @@ impl VisCounters {
 
     pub(super) fn page_by_summary(&self) {
         bump(&self.pages_by_summary);
+    }
+
+    pub(super) fn neighbours(&self, n: u64) {
+        self.by_neighbour.set(self.by_neighbour.get() + n);
     }
 }
 
@@ -134,6 +140,14 @@ pub struct Judge<'a> {
     pub flushed: Lsn,
 }
 
+/// The verdict of [`Judge::mvcc`] for one tuple that nobody deleted, to be used for the next ones of
+/// the same inserter. It is not kept beyond a page.
+#[derive(Clone, Copy)]
+pub(super) struct Neighbour {
+    xmin: u32,
+    seen: Seen,
+}
+
 /// The verdict of [`Judge::mvcc`] and what was learned on the way.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
@@ -148,6 +162,15 @@ pub struct Seen {
 impl Seen {
     const fn no(learned: u8) -> Self {
         Seen { visible: false, learned, since: Lsn::INVALID }
+    }
+}
+
+impl Neighbour {
+    /// The same verdict, if `t` has the same inserter and nobody deleted it.
+    #[inline]
+    pub(super) fn judge(this: Option<Self>, t: &TupleRef<'_>) -> Option<Seen> {
+        let known = this?;
+        (known.xmin == t.xmin_offset() && t.xmax_offset() == OFFSET_INVALID).then_some(known.seen)
     }
 }
 
@@ -320,6 +343,20 @@ impl<'a> Judge<'a> {
             }
         }
         self.mvcc_xmax(snapshot, t, base, hints, page_lsn, Seen { visible: true, learned, since })
+    }
+
+    /// The verdict about `t` as one for its neighbours too, if it is: it depends on xmin alone.
+    #[inline]
+    pub(super) fn for_neighbours(
+        &self,
+        t: &TupleRef<'_>,
+        base: u64,
+        seen: Seen,
+    ) -> Option<Neighbour> {
+        let plain = self.policy == HintPolicy::Frame
+            && t.xmax_offset() == OFFSET_INVALID
+            && self.tx.is_own(t.xmin(base)) == OwnXid::NotOwn;
+        plain.then(|| Neighbour { xmin: t.xmin_offset(), seen })
     }
 
     /// All bits when hints may be kept at all.
@@ -499,13 +536,25 @@ pub fn vacuum_fate(
     hints: u8,
     horizon: Lsn,
 ) -> Fate {
+    fate_by(|xid| txns.status(xid), t, base, hints, horizon)
+}
+
+/// As [`vacuum_fate`], with the status asked of `status`.
+#[inline]
+pub(super) fn fate_by(
+    mut status: impl FnMut(Xid) -> XidStatus,
+    t: &TupleRef<'_>,
+    base: u64,
+    hints: u8,
+    horizon: Lsn,
+) -> Fate {
     let xmin = t.xmin(base);
     match t.xmin_offset() {
         OFFSET_FROZEN => {}
         OFFSET_INVALID => return Fate::Dead,
         _ if hints & XMIN_ABORTED != 0 => return Fate::Dead,
         _ if hints & XMIN_COMMITTED != 0 => {}
-        _ => match txns.status(xmin) {
+        _ => match status(xmin) {
             XidStatus::InProgress => return Fate::InsertInProgress(xmin),
             XidStatus::Aborted => return Fate::Dead,
             XidStatus::Committed(_) => {}
@@ -515,7 +564,7 @@ pub fn vacuum_fate(
     if !xmax.is_normal() || t.is_lock_only() || hints & XMAX_ABORTED != 0 {
         return Fate::Live;
     }
-    match txns.status(xmax) {
+    match status(xmax) {
         XidStatus::InProgress => Fate::DeleteInProgress(xmax),
         XidStatus::Aborted => Fate::Live,
         XidStatus::Committed(stamp) if stamp.lsn() <= horizon => Fate::Dead,

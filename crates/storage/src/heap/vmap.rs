@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Rules (semantics 47, 48):
-//! - V1. Map bit all-visible set => page flag [`super::page::ALL_VISIBLE`] set => every tuple on the
-//!   page is visible to everybody, and there are no dead line pointers. All-frozen implies all-visible.
+//! - V1. Map bit all-visible set => page flag [`super::page::ALL_VISIBLE`] set => every tuple on
+//!   the page is visible to everybody, and there are no dead line pointers. All-frozen implies
+//!   all-visible.
 //! - V2. A change that clears the flag clears the bits in the same critical section, so in the
 //!   same record. Locking a row clears all-frozen only.
 //! - V3. The map page is pinned before the heap page is latched and latched after it; whoever

@@ -6,7 +6,7 @@
 //!   pin map page if the flag says so ─> latch heap page(s), by block number ─> verdict, room, base
 //!        ^                                            │ not possible as it is
 //!        └────────────── let go, start again ─────────┘
-//!   ─> CriticalSection: begin (log room) ─> ops ─> map bits ─> finish ─> unlatch ─> note free space
+//!   ─> CriticalSection: begin (log room) ─> ops ─> map bits ─> finish ─> unlatch
 //! ```
 
 use super::ops::{Birth, HeapOp, InsertMany};

@@ -2,8 +2,8 @@
 //!
 //! Several transactions, each with one snapshot and savepoints, insert, update (HOT or not),
 //! delete and lock rows of one table while pages are pruned, vacuumed, evicted and read back
-//! with the hints that write-back gave them. At any moment what a transaction sees, by page scan and
-//! through a toy index, under every hint policy, must be the model's map; and every verdict
+//! with the hints that write-back gave them. At any moment what a transaction sees, by page scan
+//! and through a toy index, under every hint policy, must be the model's map; and every verdict
 //! about a write must be the model's.
 //!
 //! The crash loop ends such a history with a power failure: what recovery brings back must be the
