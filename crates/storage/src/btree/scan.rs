@@ -184,7 +184,11 @@ impl Cursor {
         };
         copy(tree, &held, &node, start.min(end)..end, Direction::Backward, out)?;
         if start < end {
-            self.mark.set(tree.ok(held.block, node.item(start))?.pos());
+            let first = tree.ok(held.block, node.item(start))?.pos();
+            if !self.from_end && first >= self.mark.pos() {
+                return Err(tree.corrupt(held.block, "index items are out of order"));
+            }
+            self.mark.set(first);
             self.from_end = false;
         }
         self.next = if start > 0 || node.left() == 0 {

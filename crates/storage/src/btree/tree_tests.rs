@@ -448,7 +448,7 @@ fn damaged_pages_end_in_errors() {
         // A block number out of nowhere.
         Err(e) => panic!("{e}"),
     };
-    for seed in 0..60 {
+    for seed in 0..80 {
         let f = damaged(seed);
         let mut dice = Dice(seed);
         let problems = f.tree().check(&mut |_, _| {});
