@@ -1,10 +1,10 @@
 //! The one way to change a page.
 //!
 //! ```text
-//!   let mut cs = CriticalSection::begin(engine.log(), xid)?;   // room in the log, or an error
-//!   let i = cs.add(guard);                                     // page dirty, summary forgotten
-//!   cs.apply(i, &op);                                          // page changes; op goes to the record
-//!   let (lsn, guards) = cs.finish();                           // record in the log, LSNs stamped
+//!   let mut cs = CriticalSection::begin(engine.log(), xid)?;  // room in the log, or an error
+//!   let i = cs.add(guard);                                    // page dirty, summary forgotten
+//!   cs.apply(i, &op);                                         // page changes, record grows
+//!   let (lsn, guards) = cs.finish();                          // record in the log, LSNs stamped
 //! ```
 //!
 //! Everything that can fail, fails before the first `apply`: look at the pages, reserve space, take

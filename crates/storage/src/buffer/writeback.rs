@@ -1,7 +1,7 @@
 //! Writing pages: on the way out of memory, ahead of the clock hand, and for checkpoints.
 //!
 //! ```text
-//!   frame ──copy under the share latch──> copy ──log flushed to its LSN──> hints ──> checksum ──> file
+//!   frame ──copy, share latch──> copy ──log flushed to its LSN──> hints ──> checksum ──> file
 //! ```
 //!
 //! The page in memory is not touched, and can change again as soon as the copy is taken. `DIRTY`

@@ -3,10 +3,10 @@
 //! ```text
 //!   global/pg_control    byte 0: copy A, 512 bytes      byte 4096: copy B, 512 bytes
 //!
-//!   0        8       12    16     24         32    33        34    40        48          56
-//!   | magic  | version | crc | sequence | system id | state | checksums | 0 | page size u64 | wal segment u64 |
-//!   56     64           72         80             88         96     104
-//!   | redo | checkpoint | next xid | oldest xid   | next rel u32, 0 | time i64 | ... 0
+//!   0       8         12    16         24          32      33          34  40          48
+//!   | magic | version | crc | sequence | system id | state | checksums | 0 | page size |
+//!   48            56     64           72         80           88               96         104
+//!   | wal segment | redo | checkpoint | next xid | oldest xid | next rel u32, 0 | time i64 | 0 ..
 //! ```
 //!
 //! An update writes the copy that is *not* the newest, with the next sequence number, and syncs. A

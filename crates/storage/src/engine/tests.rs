@@ -6,3 +6,4 @@ mod crash;
 mod faults;
 mod threads;
 mod toy;
+mod watch;

@@ -4,7 +4,7 @@
 //!   control file ──redo point──> | record | record | ... | checkpoint | ... | torn tail
 //!                                    │ pages by class, files, transaction ends
 //!                                    v
-//!         pool + commit log ──> orphans removed, unlogged relations reset ──> checkpoint ──> running
+//!         pool + commit log ──> orphans removed, unlogged reset ──> checkpoint ──> running
 //! ```
 //!
 //! Replay knows nothing of heaps or trees: a block is an image, or operations that the page class's
