@@ -182,7 +182,7 @@ impl Binder<'_> {
         }
         let at = shape.columns.len() - 1;
         let mut constraints = Vec::new();
-        for (k, column) in merge_attributes(pending)? {
+        for (k, column) in merge_attributes(self, pending)? {
             let made = self.constraint_spec(&k, column.as_deref(), shape)?;
             if let ConstraintSpecKind::Primary { columns, .. } = &made.kind {
                 spec.not_null |= columns.contains(&at);
@@ -216,7 +216,7 @@ impl Binder<'_> {
         let at = attnum as usize - 1;
         let Node::ColumnDef(def) = need(&c.def)? else { return Err(node::missing()) };
         let name = def.type_name.as_ref().ok_or_else(node::missing)?;
-        let ty = self.type_name(name)?;
+        let ty = self.quietly(true, |b| b.type_name(name))?;
         self.check_column_type(&c.name, ty, name.location)?;
         let collation = match &def.coll_clause {
             Some(clause) => self.collation(&node::names(&clause.collname), clause.location)?,

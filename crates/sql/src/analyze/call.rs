@@ -6,7 +6,7 @@ use super::resolve::{Found, Resolved};
 use super::scope::{Binder, Clause};
 use super::walk;
 use crate::error::{Result, SqlError, State};
-use crate::functions::{self, Builtin, CastContext};
+use crate::functions::{self, Builtin};
 use crate::types::{Oid, TypeRef};
 use pg_query::protobuf::{self, FuncCall, SortByDir, SortByNulls, WindowDef};
 
@@ -41,7 +41,7 @@ impl Binder<'_> {
         }
         if function.is_window() {
             let message = format!("window function {name} requires an OVER clause");
-            return Err(self.error(State::WINDOWING_ERROR, message, f.location));
+            return Err(self.error(State::WRONG_OBJECT_TYPE, message, f.location));
         }
         let args = call.args;
         if function.is_set() {
@@ -485,11 +485,6 @@ impl Binder<'_> {
             return Err(self.error(State::INVALID_COLUMN_REFERENCE, message, location));
         }
         Ok(Some(self.coerce_specific(e, Oid::INT8, place, location)?))
-    }
-
-    /// A built-in found by exact name and types, for constructs that stand for one.
-    pub(crate) fn implicit(&mut self, e: Expr, oid: Oid, location: i32) -> Result<Expr> {
-        self.coerce(e, TypeRef::plain(oid), CastContext::Implicit, location)
     }
 }
 

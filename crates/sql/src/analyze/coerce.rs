@@ -104,23 +104,6 @@ pub(crate) fn can_coerce(source: Oid, target: Oid, context: CastContext) -> bool
     }
 }
 
-/// Whether no conversion is needed between two types (a relabelling that applies by itself).
-pub(crate) fn binary_coercible(source: Oid, target: Oid) -> bool {
-    if source == target || target == Oid::ANY || target == Oid::ANYELEMENT {
-        return true;
-    }
-    if target == Oid::ANYARRAY {
-        return array_element(source).is_some();
-    }
-    if target == Oid::RECORD && is_composite(source) {
-        return true;
-    }
-    matches!(
-        functions::find_cast(source, target),
-        Some(c) if c.context == CastContext::Implicit && matches!(c.how, CastHow::Relabel)
-    )
-}
-
 impl Binder<'_> {
     /// Converts `e` to `target`, modifier included; None: there is no such conversion.
     pub(crate) fn try_coerce(

@@ -70,10 +70,15 @@ impl Binder<'_> {
         let exists = shape.names.constraints.contains(&c.conname)
             || of_table.is_some_and(|t| t.constraints.iter().any(|k| k.name == c.conname));
         if exists {
-            let message = format!(
-                "constraint \"{}\" for relation \"{}\" already exists",
-                c.conname, shape.name
-            );
+            let check = c.contype() == ConstrType::ConstrCheck;
+            let message = if check && shape.existing.is_none() {
+                format!("check constraint \"{}\" already exists", c.conname)
+            } else {
+                format!(
+                    "constraint \"{}\" for relation \"{}\" already exists",
+                    c.conname, shape.name
+                )
+            };
             return Err(self.error(State::DUPLICATE_OBJECT, message, -1));
         }
         shape.names.constraints.push(c.conname.clone());
@@ -119,10 +124,12 @@ impl Binder<'_> {
             return Err(self.unsupported("NOT ENFORCED", c.location));
         }
         let n = need(&c.raw_expr)?;
-        let expr = self.over_shape(shape, |b| {
-            b.in_clause(Clause::Check, |b| {
-                let e = b.expr(n)?;
-                b.coerce_boolean(e, "CHECK", node::location(n))
+        let expr = self.quietly(shape.existing.is_some(), |b| {
+            b.over_shape(shape, |b| {
+                b.in_clause(Clause::Check, |b| {
+                    let e = b.expr(n)?;
+                    b.coerce_boolean(e, "CHECK", node::location(n))
+                })
             })
         })?;
         let columns = read_columns(&expr);
@@ -155,7 +162,8 @@ impl Binder<'_> {
             if shape.has_primary {
                 let message =
                     format!("multiple primary keys for table \"{}\" are not allowed", shape.name);
-                return Err(self.error(State::INVALID_TABLE_DEFINITION, message, c.location));
+                let at = if shape.existing.is_some() { -1 } else { c.location };
+                return Err(self.error(State::INVALID_TABLE_DEFINITION, message, at));
             }
             shape.has_primary = true;
         }
@@ -167,8 +175,8 @@ impl Binder<'_> {
             Some(name) if c.keys.is_empty() => vec![name],
             _ => node::names(&c.keys),
         };
-        let columns = self.key_columns(&keys, what, shape)?;
-        let include = self.key_columns(&node::names(&c.including), "unique", shape)?;
+        let columns = self.key_columns(&keys, what, shape, c.location)?;
+        let include = self.key_columns(&node::names(&c.including), "unique", shape, c.location)?;
         for i in &columns {
             self.need_btree(shape.columns[*i].ty.oid)?;
         }
@@ -225,16 +233,22 @@ impl Binder<'_> {
         Ok((name, ConstraintSpecKind::UsingIndex { index: index.oid, primary }))
     }
 
-    fn key_columns(&self, names: &[&str], what: &str, shape: &Shape) -> Result<Vec<usize>> {
+    fn key_columns(
+        &self,
+        names: &[&str],
+        what: &str,
+        shape: &Shape,
+        location: i32,
+    ) -> Result<Vec<usize>> {
         let mut out = Vec::with_capacity(names.len());
         for name in names {
             let Some(i) = shape.position(name) else {
                 let message = format!("column \"{name}\" named in key does not exist");
-                return Err(self.error(State::UNDEFINED_COLUMN, message, -1));
+                return Err(self.error(State::UNDEFINED_COLUMN, message, location));
             };
             if out.contains(&i) {
                 let message = format!("column \"{name}\" appears twice in {what} constraint");
-                return Err(self.error(State::DUPLICATE_COLUMN, message, -1));
+                return Err(self.error(State::DUPLICATE_COLUMN, message, location));
             }
             out.push(i);
         }
@@ -269,7 +283,7 @@ impl Binder<'_> {
             && target.relname == shape.name
             && (target.schemaname.is_empty()
                 || self.schema_oid(&target.schemaname, -1)? == shape.schema);
-        let (referenced, referenced_columns, types) = if own {
+        let (referenced, referenced_columns, others) = if own {
             let wanted = node::names(&c.pk_attrs);
             let found = if wanted.is_empty() {
                 return Err(self.unsupported(
@@ -279,15 +293,17 @@ impl Binder<'_> {
             } else {
                 self.foreign_columns(&wanted, shape)?
             };
-            let types: Vec<Oid> = found.iter().map(|i| shape.columns[*i].ty.oid).collect();
-            (None, found, types)
+            let column = |i: &usize| (shape.columns[*i].name.clone(), shape.columns[*i].ty.oid);
+            let others: Vec<(String, Oid)> = found.iter().map(column).collect();
+            (None, found, others)
         } else {
-            let table = self.range_table(target)?;
+            let table = self.named_table(target)?;
             self.check_referenced(&table, shape)?;
             let found =
                 self.referenced_columns(&table, &node::names(&c.pk_attrs), columns.len())?;
-            let types: Vec<Oid> = found.iter().map(|i| table.columns[*i].ty.oid).collect();
-            (Some(table.oid), found, types)
+            let column = |i: &usize| (table.columns[*i].name.clone(), table.columns[*i].ty.oid);
+            let others: Vec<(String, Oid)> = found.iter().map(column).collect();
+            (Some(table.oid), found, others)
         };
         if columns.len() != referenced_columns.len() {
             let message = "number of referencing and referenced columns for foreign key disagree";
@@ -298,14 +314,14 @@ impl Binder<'_> {
             Some(name) => name,
             None => self.choose_constraint_name(shape, Some(&list), "fkey"),
         };
-        for (i, (own, other)) in columns.iter().zip(&types).enumerate() {
+        for (own, (other_name, other)) in columns.iter().zip(&others) {
             let ty = shape.columns[*own].ty.oid;
             if self.find_operator("=", Some(*other), ty, -1).is_err() {
                 let message = format!("foreign key constraint \"{name}\" cannot be implemented");
                 let detail = format!(
                     "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
                     shape.columns[*own].name,
-                    node::names(&c.pk_attrs).get(i).unwrap_or(&"?"),
+                    other_name,
                     self.type_text(ty),
                     self.type_text(*other)
                 );

@@ -71,9 +71,11 @@ impl Binder<'_> {
             return Ok((CopySource::Query(query), names, None));
         };
         let table = if s.is_from {
-            self.target_table(relation, "copy to")?
+            let mut silent = relation.clone();
+            silent.location = -1;
+            self.target_table(&silent, "copy to")?
         } else {
-            self.range_table(relation)?
+            self.named_table(relation)?
         };
         if table.kind != RelationKind::Table && !s.is_from {
             let what = if table.kind == RelationKind::View { "view" } else { "sequence" };

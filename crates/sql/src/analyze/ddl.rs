@@ -403,11 +403,7 @@ impl Binder<'_> {
                 "increment" => match number()? {
                     0 => {
                         let message = "INCREMENT must not be zero";
-                        return Err(self.error(
-                            State::INVALID_PARAMETER_VALUE,
-                            message,
-                            d.location,
-                        ));
+                        return Err(self.error(State::INVALID_PARAMETER_VALUE, message, -1));
                     }
                     n => o.increment = Some(n),
                 },
@@ -420,11 +416,7 @@ impl Binder<'_> {
                 "cache" => match number()? {
                     n if n <= 0 => {
                         let message = format!("CACHE ({n}) must be greater than zero");
-                        return Err(self.error(
-                            State::INVALID_PARAMETER_VALUE,
-                            message,
-                            d.location,
-                        ));
+                        return Err(self.error(State::INVALID_PARAMETER_VALUE, message, -1));
                     }
                     n => o.cache = Some(n),
                 },
@@ -637,7 +629,7 @@ impl Binder<'_> {
         let mut tables: Vec<Arc<TableDef>> = Vec::with_capacity(s.relations.len());
         for n in node::each(&s.relations) {
             let Node::RangeVar(r) = n else { return Err(node::missing()) };
-            let table = self.range_table(r)?;
+            let table = self.named_table(r)?;
             if table.kind != RelationKind::Table {
                 let message = format!("\"{}\" is not a table", table.name);
                 return Err(self.error(State::WRONG_OBJECT_TYPE, message, -1));

@@ -8,7 +8,6 @@ use super::bound::*;
 use super::from::table_entry;
 use super::node::{self, Node, need, some};
 use super::scope::{Binder, Clause, NsItem, null};
-use super::walk;
 use crate::catalog::{ColumnDef, ConstraintKind, IndexDef, RelationKind, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::functions::CastContext;
@@ -191,7 +190,8 @@ impl Binder<'_> {
     }
 
     /// The columns that INSERT names, or all.
-    fn insert_columns(&self, s: &InsertStmt, table: &TableDef) -> Result<Vec<ColumnDef>> {
+    fn insert_columns(&mut self, s: &InsertStmt, table: &TableDef) -> Result<Vec<ColumnDef>> {
+        self.target_locations = node::each(&s.cols).map(node::location).collect();
         if s.cols.is_empty() {
             return Ok(table.live_columns().cloned().collect());
         }
@@ -293,12 +293,13 @@ impl Binder<'_> {
         explicit: bool,
         location: i32,
     ) -> Result<Vec<ColumnDef>> {
-        let wrong = |m: &str| Err(self.error(State::SYNTAX_ERROR, m.to_owned(), location));
+        let wrong = |m: &str, at| Err(self.error(State::SYNTAX_ERROR, m.to_owned(), at));
         if values > columns.len() {
-            return wrong("INSERT has more expressions than target columns");
+            return wrong("INSERT has more expressions than target columns", location);
         }
         if explicit && values < columns.len() {
-            return wrong("INSERT has more target columns than expressions");
+            let at = self.target_locations.get(values).copied().unwrap_or(-1);
+            return wrong("INSERT has more target columns than expressions", at);
         }
         columns.truncate(values);
         Ok(columns)
@@ -412,7 +413,7 @@ impl Binder<'_> {
             return Err(SqlError::internal("EXCLUDED is not the second entry"));
         }
         let mut item = self.item_of(excluded, &entry, true);
-        item.cols_visible = false;
+        item.table = None;
         self.scope()?.items.push(item);
         let assignments = self.set_clause(&c.target_list, table)?;
         let filter = match some(&c.where_clause) {
@@ -732,9 +733,4 @@ pub(crate) fn system_catalog(name: &str) -> SqlError {
 
 fn not_an_expression() -> SqlError {
     SqlError::internal("a stored expression's text is not an expression")
-}
-
-/// Whether an expression reads anything but its own table's row.
-pub(crate) fn is_row_only(e: &Expr) -> bool {
-    walk::lowest_level(e).is_none_or(|l| l == 0)
 }

@@ -155,6 +155,13 @@ impl Binder<'_> {
         self.table_def(schema, &r.relname, r.location)
     }
 
+    /// The relation that a definition or utility statement names: its errors have no position.
+    pub(crate) fn named_table(&mut self, r: &RangeVar) -> Result<Arc<TableDef>> {
+        self.check_database(r)?;
+        let schema = (!r.schemaname.is_empty()).then_some(r.schemaname.as_str());
+        self.table_def(schema, &r.relname, -1)
+    }
+
     pub(crate) fn check_database(&self, r: &RangeVar) -> Result<()> {
         if r.catalogname.is_empty() {
             return Ok(());
@@ -505,7 +512,8 @@ impl Binder<'_> {
             }
             item.name = a.aliasname.clone();
             item.rel_visible = true;
-            visible.clear();
+            // They stay only so that errors can say why they cannot be named.
+            visible.iter_mut().for_each(|i| i.rel_visible = false);
         }
         item.columns = Rc::new(columns);
         visible.iter_mut().for_each(|i| i.cols_visible = false);

@@ -54,6 +54,9 @@ mod typename;
 mod utility;
 pub(crate) mod walk;
 
+#[cfg(test)]
+mod tests;
+
 pub use parse::parse;
 pub use statement::*;
 

@@ -22,10 +22,6 @@ pub(crate) fn missing() -> SqlError {
     SqlError::internal("the syntax tree lacks a node")
 }
 
-pub(crate) fn inner(node: &Boxed) -> Result<&Node> {
-    node.node.as_ref().ok_or_else(missing)
-}
-
 /// The list's nodes, holes left out.
 pub(crate) fn each(list: &[Boxed]) -> impl Iterator<Item = &Node> {
     list.iter().filter_map(|n| n.node.as_ref())

@@ -7,7 +7,7 @@ use super::node::{self, Node, need, some};
 use super::scope::Binder;
 use crate::error::{Result, State};
 use crate::functions::{Builtin, CastContext};
-use crate::types::{self, Datum, Oid, TypeRef};
+use crate::types::{self, Oid, TypeRef};
 use pg_query::protobuf::{self, AExprKind, SubLinkType};
 
 type Located = (Expr, i32);
@@ -342,10 +342,5 @@ impl Binder<'_> {
         }
         let both = vec![first, range(b, a)?];
         Ok(if negated { Expr::And(both) } else { Expr::Or(both) })
-    }
-
-    /// A constant of type integer.
-    pub(crate) fn int4(v: i32) -> Expr {
-        Expr::Const { value: Datum::Int4(v), ty: TypeRef::plain(Oid::INT4) }
     }
 }

@@ -210,8 +210,10 @@ pub(crate) struct Binder<'a> {
     pub in_window: Vec<usize>,
     /// A parameter was bound before its type was known.
     pub open_params: bool,
-    /// Names of relations that were read, for dependencies.
+    /// Relations that were read, for dependencies.
     pub relations: Vec<Oid>,
+    /// Where INSERT names its columns.
+    pub target_locations: Vec<i32>,
 }
 
 impl<'a> Binder<'a> {
@@ -228,6 +230,7 @@ impl<'a> Binder<'a> {
             in_window: Vec::new(),
             open_params: false,
             relations: Vec::new(),
+            target_locations: Vec::new(),
         }
     }
 
@@ -267,6 +270,19 @@ impl<'a> Binder<'a> {
 
     pub(crate) fn unsupported(&self, what: &str, location: i32) -> SqlError {
         self.at(SqlError::unsupported(what), location)
+    }
+
+    /// Runs `f`, whose errors have no position if `quiet`.
+    pub(crate) fn quietly<R>(
+        &mut self,
+        quiet: bool,
+        f: impl FnOnce(&mut Self) -> Result<R>,
+    ) -> Result<R> {
+        let before = self.stored;
+        self.stored |= quiet;
+        let result = f(self);
+        self.stored = before;
+        result
     }
 
     /// Runs `f` with another clause in force.
@@ -495,11 +511,12 @@ impl<'a> Binder<'a> {
         let mut best: Option<(usize, Vec<String>)> = None;
         let scopes = self.scopes.iter().rev();
         for item in scopes.flat_map(|s| s.items.iter().chain(&s.lateral)) {
-            // Being on another table than the one named costs as much as a letter.
-            let penalty = usize::from(table.is_some_and(|t| t != item.name));
+            // Another table than the one named costs as much as its name is off.
+            let penalty = table.map_or(0, |t| distance(t, &item.name));
             for column in item.columns.iter() {
-                let d = distance(name, &column.name) + penalty;
-                if d > 3 || d > name.chars().count() / 2 {
+                let off = distance(name, &column.name);
+                let d = off + penalty;
+                if d > 3 || off > name.chars().count() / 2 {
                     continue;
                 }
                 let full = format!("{}.{}", item.name, column.name);

@@ -98,7 +98,7 @@ impl Binder<'_> {
         if q.grouped {
             self.check_grouping(&mut q)?;
         }
-        self.check_distinct(&q)?;
+        self.check_distinct(s, &q)?;
         self.set_origins(&mut q);
         self.locking(s, &mut q)?;
         Ok(q)
@@ -390,34 +390,27 @@ impl Binder<'_> {
     }
 
     /// ORDER BY must go with DISTINCT.
-    fn check_distinct(&self, q: &Query) -> Result<()> {
-        let wrong = |message: &str| {
-            Err(self.error(State::INVALID_COLUMN_REFERENCE, message.to_owned(), -1))
+    fn check_distinct(&self, s: &SelectStmt, q: &Query) -> Result<()> {
+        let wrong = |message: &str, at: i32| {
+            Err(self.error(State::INVALID_COLUMN_REFERENCE, message.to_owned(), at))
         };
         match &q.distinct {
             None => Ok(()),
             Some(Distinct::All) => {
                 let listed = |k: &SortKey| q.targets.iter().any(|t| t.expr == k.expr);
-                if q.order_by.iter().all(listed) {
-                    return Ok(());
-                }
-                wrong("for SELECT DISTINCT, ORDER BY expressions must appear in select list")
+                let Some(bad) = q.order_by.iter().position(|k| !listed(k)) else { return Ok(()) };
+                let at = node::each(&s.sort_clause).nth(bad).map_or(-1, node::location);
+                wrong("for SELECT DISTINCT, ORDER BY expressions must appear in select list", at)
             }
             Some(Distinct::On(list)) => {
-                let mut seen = 0;
-                for key in &q.order_by {
-                    if list.contains(&key.expr) {
-                        seen += 1;
-                    } else if seen < list.len() {
-                        return wrong(
-                            "SELECT DISTINCT ON expressions must match initial ORDER BY \
-                             expressions",
-                        );
-                    } else {
-                        break;
-                    }
+                let matched = q.order_by.iter().take_while(|k| list.contains(&k.expr)).count();
+                if matched >= list.len() || matched == q.order_by.len() {
+                    return Ok(());
                 }
-                Ok(())
+                let used = |e: &Expr| q.order_by[..matched].iter().any(|k| k.expr == *e);
+                let bad = list.iter().position(|e| !used(e)).unwrap_or(0);
+                let at = node::each(&s.distinct_clause).nth(bad).map_or(-1, node::location);
+                wrong("SELECT DISTINCT ON expressions must match initial ORDER BY expressions", at)
             }
         }
     }

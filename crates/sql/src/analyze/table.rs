@@ -141,7 +141,7 @@ impl Binder<'_> {
             }
         }
         self.bind_defaults(s, &shape, &mut table)?;
-        for (c, column) in merge_attributes(pending)? {
+        for (c, column) in merge_attributes(self, pending)? {
             let spec = self.constraint_spec(&c, column.as_deref(), &mut shape)?;
             require_not_null(&spec, &mut table.columns);
             table.constraints.push(spec);
@@ -308,8 +308,10 @@ impl Binder<'_> {
             b.error(State::SYNTAX_ERROR, message, location)
         };
         let mut identity: Option<(OwnedSequenceKind, SequenceOptions)> = None;
+        let mut last = c.location;
         for n in node::each(&c.constraints) {
             let Node::Constraint(k) = n else { return Err(node::missing()) };
+            last = k.location;
             match k.contype() {
                 ConstrType::ConstrNull => saw_null = true,
                 ConstrType::ConstrNotnull => saw_not_null = true,
@@ -341,7 +343,7 @@ impl Binder<'_> {
             return Err(redundant(self, "conflicting NULL/NOT NULL declarations", c.location));
         }
         if identity.is_some() && (saw_default || spec.sequence.is_some()) {
-            return Err(redundant(self, "both default and identity specified", c.location));
+            return Err(redundant(self, "both default and identity specified", last));
         }
         spec.not_null |= saw_not_null || identity.is_some();
         if let Some((kind, options)) = identity {
@@ -392,6 +394,17 @@ impl Binder<'_> {
 
     /// A DEFAULT clause for a column; NULL is none.
     pub(crate) fn default_expr(
+        &mut self,
+        n: &Node,
+        ty: TypeRef,
+        column: &str,
+        shape: &Shape,
+    ) -> Result<Option<StoredExpr>> {
+        // ALTER TABLE's errors about expressions have no position.
+        self.quietly(shape.existing.is_some(), |b| b.bound_default(n, ty, column, shape))
+    }
+
+    fn bound_default(
         &mut self,
         n: &Node,
         ty: TypeRef,
@@ -580,7 +593,7 @@ impl Binder<'_> {
 
     pub(crate) fn create_index(&mut self, s: &IndexStmt) -> Result<Utility> {
         let relation = s.relation.as_ref().ok_or_else(node::missing)?;
-        let table = self.range_table(relation)?;
+        let table = self.named_table(relation)?;
         if table.kind != RelationKind::Table {
             let message = format!("cannot create index on relation \"{}\"", table.name);
             return Err(self
@@ -818,6 +831,7 @@ pub(crate) fn require_not_null(spec: &ConstraintSpec, columns: &mut [ColumnSpec]
 
 /// DEFERRABLE and the like are nodes of their own after a column constraint: folds them into it.
 pub(crate) fn merge_attributes(
+    b: &Binder<'_>,
     list: Vec<(Constraint, Option<String>)>,
 ) -> Result<Vec<(Constraint, Option<String>)>> {
     let mut out: Vec<(Constraint, Option<String>)> = Vec::with_capacity(list.len());
@@ -837,7 +851,8 @@ pub(crate) fn merge_attributes(
             out.push((c, column));
             continue;
         }
-        let misplaced = || SqlError::new(State::SYNTAX_ERROR, "misplaced DEFERRABLE clause");
+        let location = c.location;
+        let misplaced = || b.error(State::SYNTAX_ERROR, "misplaced DEFERRABLE clause", location);
         let Some((last, _)) = out.last_mut() else { return Err(misplaced()) };
         if !matches!(
             last.contype(),

@@ -200,7 +200,7 @@ impl Binder<'_> {
         for n in node::each(&s.rels) {
             let Node::VacuumRelation(r) = n else { return Err(node::missing()) };
             let relation = r.relation.as_ref().ok_or_else(node::missing)?;
-            let table = self.range_table(relation)?;
+            let table = self.named_table(relation)?;
             let columns = self.column_numbers(&table, &node::names(&r.va_cols))?;
             if !columns.is_empty() && !v.analyze {
                 let message = "ANALYZE option must be specified when a column list is provided";
@@ -258,7 +258,7 @@ impl Binder<'_> {
                     None => return Err(self.missing_relation(schema, &r.relname, -1)),
                 }
             }
-            Kind::ReindexObjectTable => ReindexTarget::Table(self.range_table(relation()?)?.oid),
+            Kind::ReindexObjectTable => ReindexTarget::Table(self.named_table(relation()?)?.oid),
             Kind::ReindexObjectSchema => ReindexTarget::Schema(self.need_schema(&s.name, -1)?),
             Kind::ReindexObjectSystem => ReindexTarget::System,
             _ => ReindexTarget::Database,
@@ -270,7 +270,7 @@ impl Binder<'_> {
         let mut tables = Vec::with_capacity(s.relations.len());
         for n in node::each(&s.relations) {
             let Node::RangeVar(r) = n else { return Err(node::missing()) };
-            let table = self.range_table(r)?;
+            let table = self.named_table(r)?;
             if !matches!(table.kind, RelationKind::Table | RelationKind::View) {
                 let message = format!("cannot lock relation \"{}\"", table.name);
                 return Err(self.error(State::WRONG_OBJECT_TYPE, message, -1));
