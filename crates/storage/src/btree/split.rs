@@ -10,7 +10,7 @@
 //! - A page that grows at its end (ascending keys) is cut so that the left half stays as full as
 //!   the fill factor says; any other in the middle.
 //! - Near that ideal place, the cut with the shortest separator wins: it is what the level above
-//! stores.
+//!   stores.
 
 use super::node::*;
 
