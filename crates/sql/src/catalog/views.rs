@@ -23,8 +23,10 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
     (
         "pg_catalog",
         "pg_user",
-        "select usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, \
-      '********'::text as passwd, valuntil, useconfig from pg_catalog.pg_shadow",
+        "select rolname as usename, oid as usesysid, rolcreatedb as usecreatedb, rolsuper as usesuper, \
+      rolreplication as userepl, rolbypassrls as usebypassrls, '********'::text as passwd, \
+      rolvaliduntil as valuntil, null::text[] as useconfig \
+      from pg_catalog.pg_authid where rolcanlogin",
     ),
     (
         "pg_catalog",
