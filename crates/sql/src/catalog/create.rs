@@ -97,7 +97,13 @@ fn write_views(
         let statement = binder
             .bind_view(&catalog, schema, name, query)
             .map_err(|e| SqlError::internal(format!("system view {name}: {}", e.message())));
-        let statement = match statement { Ok(s) => s, Err(e) => { eprintln!("{e}"); continue; } };
+        let statement = match statement {
+            Ok(s) => s,
+            Err(e) => {
+                eprintln!("{e}");
+                continue;
+            }
+        };
         let mut cx = DdlContext {
             engine,
             tx,
