@@ -71,8 +71,8 @@ pub struct Engine {
     pub(crate) cleaner: Cleaner,
     pub(crate) rel_ids: RelIds,
     pub(crate) pending: PendingFiles,
-    /// Read-held from a truncation's record to its end on the file, write-held while the redo
-    /// point moves: replay sees the record, or the file is cut.
+    /// Read-held from a creation's or a truncation's record to its end on the file, write-held
+    /// while the redo point moves: replay sees the record, or the file is made or cut.
     pub(crate) redo_gate: RwLock<()>,
     log: ChangeLog,
     threads: Threads,

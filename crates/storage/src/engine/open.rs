@@ -279,7 +279,10 @@ fn create(host: &Host, options: &EngineOptions) -> Result<(Parts, Recovered)> {
     };
     let control = ControlFile::create(&**vfs, data, options.fsync)?;
     if options.fsync {
-        vfs.sync_dir("global").map_err(|e| StorageError::io("fsync directory", "global", e))?;
+        // All names before PG_VERSION's: it promises that the rest is there.
+        for dir in ["global", ""] {
+            vfs.sync_dir(dir).map_err(|e| StorageError::io("fsync directory", dir, e))?;
+        }
     }
     let pool = Arc::new(BufferPool::new(Arc::clone(vfs), &options.pool(options.checksums)));
     let fresh = Recovered {

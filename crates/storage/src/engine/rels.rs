@@ -135,6 +135,9 @@ impl Engine {
             let what = format!("relation file \"base/{rel}\" exists already");
             return Err(StorageError::DataDirectory { what });
         }
+        // The redo point does not pass between the record and the file: replay makes the file, or
+        // the checkpoint makes its name durable.
+        let _gate = self.redo_gate.read();
         if persistence != Persistence::Temporary {
             self.log().insert(RecordKind::RelCreate, xid, &encode_create(rel, persistence))?;
         }

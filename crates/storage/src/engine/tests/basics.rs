@@ -7,6 +7,7 @@ use crate::engine::{
     CheckpointKind, ControlState, Engine, EngineOptions, OpenOutcome, ShutdownMode,
 };
 use crate::ids::{Fork, PageId, RelId, Xid};
+use crate::vfs::sim::Op;
 use crate::vfs::{OpenMode, Vfs};
 use std::time::Instant;
 
@@ -75,6 +76,55 @@ fn an_interrupted_creation_is_made_anew_and_strangers_are_refused() {
     file.write_at(b"16\n", 0).expect("write");
     let err = postgres.try_open().map(drop).expect_err("PostgreSQL's");
     assert!(err.to_string().contains("PostgreSQL 16"), "{err}");
+}
+
+#[test]
+fn creation_can_lose_power_at_any_moment() {
+    let calls = {
+        let sim = toy::sim(0, 16);
+        drop(sim.open());
+        println!("syncs of a new directory: {}", sim.disk.calls(Op::Sync));
+        assert!(sim.disk.calls(Op::Sync) + sim.disk.calls(Op::SyncDir) <= 16, "few fsyncs");
+        [Op::Write, Op::Sync, Op::SyncDir, Op::Open, Op::CreateDir, Op::Allocate, Op::Rename]
+            .map(|op| sim.disk.calls(op))
+            .iter()
+            .sum::<u64>()
+    };
+    for cut in 0..=calls {
+        for seed in 0..4 {
+            let sim = toy::sim(cut * 10 + seed, 16);
+            sim.disk.power_off_after(cut);
+            let finished = sim.try_open().is_ok();
+            let after = sim.crash(seed);
+            let (engine, outcome) = after
+                .try_open()
+                .unwrap_or_else(|e| panic!("cut after {cut}, seed {seed}: {e}"));
+            assert!(outcome != OpenOutcome::Created || !finished, "cut {cut}, seed {seed}");
+            let mut tx = begin(&engine);
+            engine.create_rel(&mut tx, Persistence::Permanent).expect("create");
+            commit(&engine, tx).expect("commit");
+        }
+    }
+}
+
+#[test]
+fn an_empty_relation_survives_whenever_its_checkpoint_came() {
+    for seed in 0..20 {
+        let sim = toy::sim(seed, 32);
+        let engine = sim.open();
+        let mut tx = begin(&engine);
+        let rel = engine.create_rel(&mut tx, Persistence::Permanent).expect("create");
+        if seed % 2 == 0 {
+            toy::checkpoint(&engine);
+        }
+        commit(&engine, tx).expect("commit");
+        if seed % 4 > 1 {
+            toy::checkpoint(&engine);
+        }
+        let (after, engine) = reopened(&sim, seed);
+        assert!(exists(&after, rel), "seed {seed}");
+        add_page(&engine, rel, Xid::INVALID).expect("page");
+    }
 }
 
 #[test]
