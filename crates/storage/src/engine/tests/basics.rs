@@ -96,9 +96,8 @@ fn creation_can_lose_power_at_any_moment() {
             sim.disk.power_off_after(cut);
             let finished = sim.try_open().is_ok();
             let after = sim.crash(seed);
-            let (engine, outcome) = after
-                .try_open()
-                .unwrap_or_else(|e| panic!("cut after {cut}, seed {seed}: {e}"));
+            let (engine, outcome) =
+                after.try_open().unwrap_or_else(|e| panic!("cut after {cut}, seed {seed}: {e}"));
             assert!(outcome != OpenOutcome::Created || !finished, "cut {cut}, seed {seed}");
             let mut tx = begin(&engine);
             engine.create_rel(&mut tx, Persistence::Permanent).expect("create");
