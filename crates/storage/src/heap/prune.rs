@@ -216,6 +216,7 @@ pub(super) fn add_prune(
     at: usize,
     lists: PruneLists,
 ) {
+    count(e, &lists);
     let op = HeapOp::Prune(lists);
     op.for_each_touched(|slot| {
         cs.clear_hints(at, slot);
@@ -231,45 +232,78 @@ fn count(e: &Engine, lists: &PruneLists) {
 }
 
 /// Prunes a latched page if that removes something. The page comes back latched.
-pub(super) fn prune<'e>(
+fn prune<'e>(
     e: &'e Engine,
     guard: ExclusiveGuard<'e>,
     horizon: Lsn,
-    quick: bool,
 ) -> Result<(ExclusiveGuard<'e>, bool)> {
-    let lists = make_plan(&e.txns, &guard, horizon, quick);
+    let lists = plan(&e.txns, &guard, horizon);
     if lists.is_empty() {
         return Ok((guard, false));
     }
-    count(e, &lists);
+    Ok((prune_as_planned(e, guard, lists)?, true))
+}
+
+/// What to prune on a latched page before a version of `need` bytes is added: when the hint is
+/// promising and the room is needed, or when many versions were added since the last time, because
+/// long chains make readers walk.
+pub(super) fn plan_for_room(
+    e: &Engine,
+    guard: &ExclusiveGuard<'_>,
+    need: usize,
+) -> Option<PruneLists> {
+    if guard.hint() == 0 {
+        return None;
+    }
+    let short = page::room(guard) < need;
+    if !short && !usize::from(page::free_slot(guard).raw()).is_multiple_of(GROWTH) {
+        return None;
+    }
+    let mut horizon = e.txns.recent_horizon();
+    let mut worth = worth_a_look(&e.txns, guard, horizon);
+    if !worth && short {
+        // Leaving the page costs index entries: an up-to-date horizon is worth its price.
+        horizon = e.txns.horizon();
+        worth = worth_a_look(&e.txns, guard, horizon);
+    }
+    if !worth {
+        return None;
+    }
+    let lists = make_plan(&e.txns, guard, horizon, true);
+    // A hint that promised too much is put right, lest everybody look again.
+    (!lists.is_empty() || lists.hint.raw() != guard.hint()).then_some(lists)
+}
+
+/// The largest tuple that a page can surely take after a prune.
+pub(super) fn room_after(p: &Page, lists: &PruneLists) -> usize {
+    let roots = lists.redirects.iter().map(|(from, _)| from);
+    let freed: usize = lists
+        .unused
+        .iter()
+        .chain(&lists.dead)
+        .chain(roots)
+        .filter_map(|slot| page::line(p, *slot))
+        .filter(|l| l.state() == LineState::Normal)
+        .map(|l| page::aligned(usize::from(l.len())))
+        .sum();
+    if page::slot_count(p) >= page::MAX_SLOTS && lists.unused.is_empty() {
+        return page::room(p);
+    }
+    (p.free_space() + freed).saturating_sub(page::LINE_SIZE) / 8 * 8
+}
+
+/// Prunes as planned, in a section of its own.
+pub(super) fn prune_as_planned<'e>(
+    e: &'e Engine,
+    guard: ExclusiveGuard<'e>,
+    lists: PruneLists,
+) -> Result<ExclusiveGuard<'e>> {
     let mut cs = CriticalSection::begin(e.log(), Xid::INVALID)?;
     let id = guard.id();
     let at = cs.add(guard);
     add_prune(e, id, &mut cs, at, lists);
     let (_, mut guards) = cs.finish();
-    let guard = guards.pop().expect("the page that was added");
-    Ok((guard, true))
-}
-
-/// Prunes a latched page when its hint is promising and the room is needed, or when many versions
-/// were added since it was pruned: long chains make readers walk.
-pub(super) fn prune_for_room<'e>(
-    e: &'e Engine,
-    guard: ExclusiveGuard<'e>,
-    need: usize,
-) -> Result<ExclusiveGuard<'e>> {
-    let grown = || usize::from(page::free_slot(&guard).raw()).is_multiple_of(GROWTH);
-    if guard.hint() == 0 || (page::room(&guard) >= need && !grown()) {
-        return Ok(guard);
-    }
-    let mut horizon = e.txns.recent_horizon();
-    let mut worth = worth_a_look(&e.txns, &guard, horizon);
-    if !worth && page::room(&guard) < need {
-        // Leaving the page costs index entries: an up-to-date horizon is worth its price.
-        horizon = e.txns.horizon();
-        worth = worth_a_look(&e.txns, &guard, horizon);
-    }
-    if worth { prune(e, guard, horizon, true).map(|(guard, _)| guard) } else { Ok(guard) }
+    Ok(guards.pop().expect("the page that was added"))
 }
 
 /// Which xids of a page (after pruning) can be resolved, among those that `old` picks.
@@ -323,7 +357,7 @@ pub(super) fn make_expressible<'e>(
         return Ok(guard);
     }
     let horizon = e.txns.horizon();
-    let (guard, _) = prune(e, guard, horizon, false)?;
+    let (guard, _) = prune(e, guard, horizon)?;
     let frozen = freeze_plan(&e.txns, &guard, horizon, &[], |_| true);
     let mut after = (*guard).clone();
     HeapOp::Freeze { slots: frozen.clone() }

@@ -12,9 +12,9 @@
 //! - A lock of this transaction in xmax that a subtransaction's change replaces, and the shared
 //!   locks of others, go to the in-memory table (rule R3 of `rowlock`).
 
-use super::ops::{Birth, Death, HeapOp};
+use super::ops::{Birth, Death, HeapOp, PruneLists};
 use super::page;
-use super::prune::{make_expressible, prune_for_room};
+use super::prune::{add_prune, make_expressible, plan_for_room, prune_as_planned, room_after};
 use super::state::HeapCounters;
 use super::tuple::{TupleBody, TupleRef};
 use super::visibility::{VisState, held_strength};
@@ -206,11 +206,18 @@ pub fn update(
             TupleResult::Ok(writable) => writable,
             other => return Ok(other.map(|_| unreachable!("only Ok carries a value"))),
         };
-        guard = prune_for_room(e, guard, need)?;
         guard = make_expressible(e, guard, xid)?;
-        if page::room(&guard) >= need {
+        let mut prune = plan_for_room(e, &guard, need);
+        let after = prune.as_ref().map_or_else(|| page::room(&guard), |l| room_after(&guard, l));
+        // In-memory locks are handed on to an address that must be known before the section.
+        if (after < need || !e.heap.row_locks.is_empty())
+            && let Some(lists) = prune.take()
+        {
+            guard = prune_as_planned(e, guard, lists)?;
+        }
+        if prune.is_some() || page::room(&guard) >= need {
             let at = Latched { guard, vm };
-            return update_here(e, tx, h, old, at, &writable, body, opts);
+            return update_here(e, tx, h, old, at, &writable, Change { body, opts, prune });
         }
         drop((guard, vm));
         if let Some(done) = update_elsewhere(e, tx, h, old, body, opts)? {
@@ -219,8 +226,15 @@ pub fn update(
     }
 }
 
+/// What an update does to a page.
+struct Change<'b> {
+    body: &'b TupleBody<'b>,
+    opts: UpdateOpts,
+    /// To be removed first, in the same section.
+    prune: Option<PruneLists>,
+}
+
 /// Both versions on one page.
-#[allow(clippy::too_many_arguments)]
 fn update_here<'e>(
     e: &'e Engine,
     tx: &mut Transaction,
@@ -228,23 +242,28 @@ fn update_here<'e>(
     old: RowId,
     at: Latched<'e>,
     writable: &Writable,
-    body: &TupleBody<'_>,
-    opts: UpdateOpts,
+    change: Change<'_>,
 ) -> Result<TupleResult<(RowId, bool)>> {
+    let Change { body, opts, prune } = change;
     let xid = tx.xid(e)?;
     let Latched { guard, vm } = at;
     let death = death(tx, &guard, xid, writable, opts.key_change)?;
-    let slot = page::free_slot(&guard);
-    let new = RowId::new(old.block, slot);
-    keep_locks(e, h, old, writable, Some(new))?;
+    let next = prune.is_none().then(|| RowId::new(old.block, page::free_slot(&guard)));
+    keep_locks(e, h, old, writable, next)?;
     let hot = opts.hot_ok;
     let cid = tx.command_id().raw();
     let birth = Birth { xmin: death.xmax, cid, heap_only: hot, updated: true };
     let mut clear = VmClear::default();
     clear.plan(&guard, vm, 0);
     let mut cs = CriticalSection::begin(e.log(), xid)?;
-    let insert = HeapOp::insert_like(&guard, old.slot, slot, birth, *body);
+    let id = guard.id();
     let at = cs.add(guard);
+    if let Some(lists) = prune {
+        add_prune(e, id, &mut cs, at, lists);
+    }
+    let slot = page::free_slot(cs.page(at));
+    let new = RowId::new(old.block, slot);
+    let insert = HeapOp::insert_like(cs.page(at), old.slot, slot, birth, *body);
     apply(&mut cs, at, &insert);
     apply(&mut cs, at, &HeapOp::UpdateOld { slot: old.slot, death, next: new, hot });
     clear.apply(&mut cs);

@@ -25,7 +25,6 @@ use super::ops::{CLEAR_XMAX, FREEZE_XMIN, HeapOp};
 use super::page::{self, ALL_VISIBLE, Line, LineState};
 use super::prune::{self, add_prune};
 use super::space::{self, RelSpace};
-use super::state::HeapCounters;
 use super::vmap::{self, VM_FROZEN, VM_VISIBLE, VmOp};
 use super::write::{apply, bad_page, check_class};
 use crate::buffer::{CriticalSection, ExclusiveGuard, PinGuard};
@@ -302,7 +301,6 @@ impl<'a> Vacuum<'a> {
         let id = guard.id();
         let at = cs.add(guard);
         if !lists.is_empty() {
-            HeapCounters::add(&self.e.heap.counters.pages_pruned, 1);
             add_prune(self.e, id, &mut cs, at, lists);
         }
         if !freeze.is_empty() {
