@@ -6,13 +6,13 @@
 //! ```
 //!
 //! A *root* is a line pointer that index entries name: a tuple that is not heap-only, or a
-//! redirect. From each root the chain is walked; versions up to the last dead one go. If a member is left,
-//! the root is redirected to it; if none is, the root becomes dead and waits for vacuum to remove
-//! the index entries. Heap-only members become unused at once: no index names them.
+//! redirect. From each root the chain is walked; versions up to the last dead one go. If a member
+//! is left, the root is redirected to it; if none is, the root becomes dead and waits for vacuum to
+//! remove the index entries. Heap-only members become unused at once: no index names them.
 //!
 //! Rules:
-//! - P1. A version goes only when [`super::visibility::vacuum_fate`] says `Dead`: its deleter committed at or before
-//!   the horizon, or its inserter aborted.
+//! - P1. A version goes only when [`super::visibility::vacuum_fate`] says `Dead`: its deleter
+//!   committed at or before the horizon, or its inserter aborted.
 //! - P2. The chain is walked over matching xmax/xmin pairs only; a heap-only tuple that no root
 //!   reaches goes when it is dead itself.
 //! - P3. The exclusive latch is enough. Readers copy what they want under the share latch and

@@ -140,8 +140,8 @@ pub struct Judge<'a> {
     pub flushed: Lsn,
 }
 
-/// The verdict of [`Judge::mvcc`] for one tuple that nobody deleted, to be used for the next ones of
-/// the same inserter. It is not kept beyond a page.
+/// The verdict of [`Judge::mvcc`] for one tuple that nobody deleted, to be used for the next ones
+/// of the same inserter. It is not kept beyond a page.
 #[derive(Clone, Copy)]
 pub(super) struct Neighbour {
     xmin: u32,
