@@ -42,7 +42,7 @@ mod from;
 mod node;
 mod operator;
 pub mod parse;
-mod quote;
+pub(crate) mod quote;
 mod resolve;
 mod scope;
 mod select;

@@ -158,4 +158,4 @@ macro_rules! tables {
     };
 }
 
-tables! { dateparts datetimes numbers scalars }
+tables! { arrays dateparts datetimes numbers scalars texts }

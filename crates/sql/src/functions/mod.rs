@@ -9,20 +9,28 @@ use crate::types::{Datum, Oid};
 
 pub(crate) mod aggregate;
 pub(crate) mod args;
+pub(crate) mod array;
 pub(crate) mod compare;
 pub(crate) mod datetime;
 pub(crate) mod datetime_parts;
+pub(crate) mod digest;
 pub(crate) mod float;
 #[cfg(test)]
 mod golden;
 pub(crate) mod int;
 pub(crate) mod io;
+pub mod like;
+pub(crate) mod misc;
 pub(crate) mod numeric;
+pub mod pattern;
+pub(crate) mod regexp;
+pub(crate) mod string;
 mod registry;
 mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod text;
+pub(crate) mod to_char;
 
 pub use registry::{
     all_operators, by_oid, casts, equality, find_cast, functions, greater, less, lookup,

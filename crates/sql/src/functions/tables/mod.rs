@@ -8,27 +8,35 @@ use super::{AggFn, Builtin, CastContext, Implementation, ScalarFn, SetFn, TypedF
 use crate::types::Oid;
 
 pub(super) mod aggregate;
+pub(super) mod array;
 pub(super) mod casts;
 pub(super) mod compare;
 pub(super) mod datetime;
 pub(super) mod float;
 pub(super) mod int;
 pub(super) mod io;
+pub(super) mod misc;
 pub(super) mod numeric;
 pub(super) mod operators;
+pub(super) mod regexp;
 pub(super) mod session;
+pub(super) mod string;
 pub(super) mod text;
 
 /// All tables of functions.
 pub(super) static ALL: &[&[Builtin]] = &[
     aggregate::AGGREGATE,
+    array::ARRAY,
     compare::COMPARE,
     datetime::DATETIME,
     float::FLOAT,
     int::INT,
     io::IO,
+    misc::MISC,
     numeric::NUMERIC,
+    regexp::REGEXP,
     session::SESSIONS,
+    string::STRING,
     text::TEXT,
 ];
 

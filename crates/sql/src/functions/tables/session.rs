@@ -71,13 +71,6 @@ builtins! { SESSIONS
     1945 pg_stat_get_db_blocks_hit(OID) INT8 "ss" = SESSION;
     1972 pg_stat_get_tuples_hot_updated(OID) INT8 "ss" = SESSION;
     1993 shobj_description(OID NAME) TEXT "ss" = SESSION;
-    2022 pg_stat_get_activity(INT4) RECORD "nv" {
-        datid OID datname NAME pid INT4 leader_pid INT4 usesysid OID usename NAME
-        application_name TEXT client_addr TEXT client_hostname TEXT client_port INT4
-        backend_start TIMESTAMPTZ xact_start TIMESTAMPTZ query_start TIMESTAMPTZ
-        state_change TIMESTAMPTZ wait_event_type TEXT wait_event TEXT state TEXT
-        backend_xid XID backend_xmin XID query_id INT8 query TEXT backend_type TEXT
-    } = SESSION_SET;
     2026 pg_backend_pid() INT4 "ss" = SESSION;
     2034 pg_conf_load_time() TIMESTAMPTZ "ss" = SESSION;
     2077 current_setting(TEXT) TEXT "ss" = SESSION;
@@ -174,9 +167,6 @@ builtins! { SESSIONS
     2559 lastval() INT8 "sv" = SESSION;
     2560 pg_postmaster_start_time() TIMESTAMPTZ "ss" = SESSION;
     2561 pg_blocking_pids(INT4) INT4_ARRAY "sv" = SESSION;
-    2599 pg_timezone_abbrevs() RECORD "ss" {
-        abbrev TEXT utc_offset INTERVAL is_dst BOOL
-    } = SESSION_SET;
     2621 pg_reload_conf() BOOL "sv" = SESSION;
     2622 pg_rotate_logfile() BOOL "sv" = SESSION;
     2625 pg_ls_dir(TEXT) TEXT "sv" = SESSION_SET;
@@ -211,9 +201,6 @@ builtins! { SESSIONS
     2852 pg_current_wal_insert_lsn() PG_LSN "sv" = SESSION;
     2854 pg_my_temp_schema() OID "ss" = SESSION;
     2855 pg_is_other_temp_schema(OID) BOOL "ss" = SESSION;
-    2856 pg_timezone_names() RECORD "ss" {
-        name TEXT abbrev TEXT utc_offset INTERVAL is_dst BOOL
-    } = SESSION_SET;
     2859 pg_stat_get_buf_alloc() INT8 "ss" = SESSION;
     2878 pg_stat_get_live_tuples(OID) INT8 "ss" = SESSION;
     2879 pg_stat_get_dead_tuples(OID) INT8 "ss" = SESSION;
