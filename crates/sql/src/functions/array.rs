@@ -1,8 +1,8 @@
 //! Array functions and operators.
 
+use super::FnContext;
 use super::args::{FromDatum, arg, arity, fns};
 use super::int::integer_range;
-use super::FnContext;
 use crate::error::{Result, SqlError, State};
 use crate::types::array::{MAX_DIMS, MAX_ITEMS, is_array_type, too_large, too_many_dims};
 use crate::types::record::natural_type;
@@ -56,7 +56,9 @@ fn all_in(a: &ArrayValue, b: &ArrayValue) -> bool {
 fn trimmed(a: &ArrayValue, n: i32) -> Result<ArrayValue> {
     let length = a.dims.first().map_or(0, |d| d.0);
     if n < 0 || n > length {
-        return Err(subscript(&format!("number of elements to trim must be between 0 and {length}")));
+        return Err(subscript(&format!(
+            "number of elements to trim must be between 0 and {length}"
+        )));
     }
     if n == length {
         return Ok(ArrayValue::empty(a.element));
@@ -189,8 +191,7 @@ pub(crate) fn remove(_cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> {
         return Err(SqlError::unsupported("removing elements from multidimensional arrays"));
     }
     let wanted = arg(args, 1);
-    let items: Vec<Datum> =
-        a.items.iter().filter(|x| !not_distinct(x, wanted)).cloned().collect();
+    let items: Vec<Datum> = a.items.iter().filter(|x| !not_distinct(x, wanted)).cloned().collect();
     if items.len() == a.items.len() {
         return Ok(arg(args, 0).clone());
     }
@@ -241,18 +242,15 @@ pub(crate) fn positions(_cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> {
 
 fn searchable(a: &ArrayValue) -> Result<()> {
     if a.dims.len() > 1 {
-        return Err(SqlError::unsupported(
-            "searching for elements in multidimensional arrays",
-        ));
+        return Err(SqlError::unsupported("searching for elements in multidimensional arrays"));
     }
     Ok(())
 }
 
 /// array_fill(value, lengths [, lower bounds]).
 pub(crate) fn fill(_cx: &dyn FnContext, types: &[Oid], args: &[Datum]) -> Result<Datum> {
-    let null = |what: &str| {
-        SqlError::new(State::NULL_VALUE_NOT_ALLOWED, format!("{what} cannot be null"))
-    };
+    let null =
+        |what: &str| SqlError::new(State::NULL_VALUE_NOT_ALLOWED, format!("{what} cannot be null"));
     let numbers = |at: usize, what: &str| -> Result<Vec<i32>> {
         let list = Option::<&ArrayValue>::get(arg(args, at))?
             .ok_or_else(|| null("dimension array or low bound array"))?;
@@ -327,9 +325,8 @@ fn split(args: &[Datum]) -> Result<Option<Vec<Datum>>> {
 
 pub(crate) fn from_string(_cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> {
     let items = split(args)?;
-    Ok(items.map_or(Datum::Null, |items| {
-        Datum::Array(ArrayValue::from_items(Oid::TEXT, items).into())
-    }))
+    Ok(items
+        .map_or(Datum::Null, |items| Datum::Array(ArrayValue::from_items(Oid::TEXT, items).into())))
 }
 
 type Rows = Box<dyn Iterator<Item = Result<Vec<Datum>>> + Send>;

@@ -22,7 +22,8 @@ fn blocks(data: &[u8], size: usize, big_endian: bool) -> Vec<u8> {
     padded
 }
 
-const MD5_SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+const MD5_SHIFTS: [[u32; 4]; 4] =
+    [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
 pub fn md5(data: &[u8]) -> [u8; 16] {
     let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];

@@ -58,10 +58,7 @@ fn character_len(text: &[u8], at: usize) -> usize {
 
 #[cold]
 fn dangling() -> SqlError {
-    SqlError::new(
-        State::INVALID_ESCAPE_SEQUENCE,
-        "LIKE pattern must not end with escape character",
-    )
+    SqlError::new(State::INVALID_ESCAPE_SEQUENCE, "LIKE pattern must not end with escape character")
 }
 
 fn check_escape(pattern: &[u8]) -> Result<()> {

@@ -154,11 +154,47 @@ pub(crate) fn format_type(cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> {
 
 /// PostgreSQL's numbers of character encodings.
 const ENCODINGS: [&str; 42] = [
-    "SQL_ASCII", "EUC_JP", "EUC_CN", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "UTF8", "MULE_INTERNAL",
-    "LATIN1", "LATIN2", "LATIN3", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9",
-    "LATIN10", "WIN1256", "WIN1258", "WIN866", "WIN874", "KOI8R", "WIN1251", "WIN1252",
-    "ISO_8859_5", "ISO_8859_6", "ISO_8859_7", "ISO_8859_8", "WIN1250", "WIN1253", "WIN1254",
-    "WIN1255", "WIN1257", "KOI8U", "SJIS", "BIG5", "GBK", "UHC", "GB18030", "JOHAB",
+    "SQL_ASCII",
+    "EUC_JP",
+    "EUC_CN",
+    "EUC_KR",
+    "EUC_TW",
+    "EUC_JIS_2004",
+    "UTF8",
+    "MULE_INTERNAL",
+    "LATIN1",
+    "LATIN2",
+    "LATIN3",
+    "LATIN4",
+    "LATIN5",
+    "LATIN6",
+    "LATIN7",
+    "LATIN8",
+    "LATIN9",
+    "LATIN10",
+    "WIN1256",
+    "WIN1258",
+    "WIN866",
+    "WIN874",
+    "KOI8R",
+    "WIN1251",
+    "WIN1252",
+    "ISO_8859_5",
+    "ISO_8859_6",
+    "ISO_8859_7",
+    "ISO_8859_8",
+    "WIN1250",
+    "WIN1253",
+    "WIN1254",
+    "WIN1255",
+    "WIN1257",
+    "KOI8U",
+    "SJIS",
+    "BIG5",
+    "GBK",
+    "UHC",
+    "GB18030",
+    "JOHAB",
     "SHIFT_JIS_2004",
 ];
 
@@ -202,11 +238,7 @@ pub(crate) fn vector_types(cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> 
 pub(crate) fn timezone_abbrevs(_cx: &dyn FnContext, _args: &[Datum]) -> Result<Rows> {
     Ok(Box::new(abbrev::all().iter().map(|(name, offset, dst)| {
         let offset = Interval::new(0, 0, i64::from(*offset) * 1_000_000);
-        Ok(vec![
-            Datum::text(name.to_ascii_uppercase()),
-            Datum::Interval(offset),
-            Datum::Bool(*dst),
-        ])
+        Ok(vec![Datum::text(name.to_ascii_uppercase()), Datum::Interval(offset), Datum::Bool(*dst)])
     })))
 }
 

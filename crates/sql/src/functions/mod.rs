@@ -24,8 +24,8 @@ pub(crate) mod misc;
 pub(crate) mod numeric;
 pub mod pattern;
 pub(crate) mod regexp;
-pub(crate) mod string;
 mod registry;
+pub(crate) mod string;
 mod tables;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -70,10 +70,7 @@ impl Options {
 }
 
 fn invalid(what: &str) -> SqlError {
-    SqlError::new(
-        State::INVALID_REGULAR_EXPRESSION,
-        format!("invalid regular expression: {what}"),
-    )
+    SqlError::new(State::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {what}"))
 }
 
 struct Cached {
@@ -135,9 +132,8 @@ fn translate(pattern: &str, options: &mut Options) -> Result<String> {
     if let Some(rest) = body.strip_prefix("(?") {
         let end = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
         if end > 0 && rest[end..].starts_with(')') {
-            let given = Options::parse(&rest[..end]).map_err(|_| {
-                invalid("invalid embedded option")
-            })?;
+            let given =
+                Options::parse(&rest[..end]).map_err(|_| invalid("invalid embedded option"))?;
             for c in rest[..end].chars() {
                 match c {
                     'i' => options.ignore_case = true,
@@ -213,7 +209,9 @@ impl Translator<'_> {
                     self.out.push('.');
                     self.can_repeat = true;
                 }
-                '#' if self.options.expanded => while self.input.next_if(|c| *c != '\n').is_some() {},
+                '#' if self.options.expanded => {
+                    while self.input.next_if(|c| *c != '\n').is_some() {}
+                }
                 c if self.options.expanded && c.is_ascii_whitespace() => {}
                 c => self.atom_literal(c),
             }
@@ -397,7 +395,9 @@ impl Translator<'_> {
                         let e = self.input.next().ok_or_else(unbalanced)?;
                         c = escaped_char(e, &mut self.input)?;
                     } else if c == '[' && self.input.peek() == Some(&'.') {
-                        c = self.named(&mut set)?.ok_or_else(|| invalid("invalid character range"))?;
+                        c = self
+                            .named(&mut set)?
+                            .ok_or_else(|| invalid("invalid character range"))?;
                     }
                     if low.is_some_and(|l| l > c) {
                         return Err(invalid("invalid character range"));

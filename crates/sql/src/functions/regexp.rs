@@ -1,9 +1,9 @@
 //! Functions and operators of regular expressions over [`super::pattern`].
 
+use super::FnContext;
 use super::args::{FromDatum, arg, fns};
 use super::pattern::{Options, compile, similar_to_are};
 use super::string::char_at;
-use super::FnContext;
 use crate::error::{Result, SqlError, State};
 use crate::types::{ArrayValue, Datum, Oid};
 use regex::{Captures, Regex};
@@ -97,8 +97,7 @@ fn bad_parameter(name: &str, value: i32) -> SqlError {
 pub(crate) fn regexp_match(_cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> {
     let call = Call::new(args, 2)?;
     if call.options.global {
-        return Err(no_global("regexp_match()")
-            .hint("Use the regexp_matches function instead."));
+        return Err(no_global("regexp_match()").hint("Use the regexp_matches function instead."));
     }
     Ok(call.regex.captures(call.text).map_or(Datum::Null, |found| groups(&found)))
 }
@@ -119,7 +118,6 @@ pub(crate) fn regexp_matches(_cx: &dyn FnContext, args: &[Datum]) -> Result<Rows
     let limit = if call.options.global { usize::MAX } else { 1 };
     Ok(rows(call.regex.captures_iter(call.text).take(limit).map(|c| groups(&c)).collect()))
 }
-
 
 /// Pieces between matches. An empty match at the text's ends or right after another match splits
 /// nothing.

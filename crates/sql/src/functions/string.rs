@@ -215,10 +215,7 @@ fn from_end(s: &str, n: i32) -> usize {
 
 fn overlaid(s: &str, new: &str, start: i32, n: i32) -> Result<String> {
     if start <= 0 {
-        return Err(SqlError::new(
-            State::SUBSTRING_ERROR,
-            "negative substring length not allowed",
-        ));
+        return Err(SqlError::new(State::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let after = start.checked_add(n).ok_or_else(integer_range)?;
     Ok([slice(s, 1, Some(start - 1))?, new, slice(s, after, None)?].concat())
@@ -226,10 +223,7 @@ fn overlaid(s: &str, new: &str, start: i32, n: i32) -> Result<String> {
 
 fn overlaid_bytes(s: &[u8], new: &[u8], start: i32, n: i32) -> Result<Vec<u8>> {
     if start <= 0 {
-        return Err(SqlError::new(
-            State::SUBSTRING_ERROR,
-            "negative substring length not allowed",
-        ));
+        return Err(SqlError::new(State::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let after = start.checked_add(n).ok_or_else(integer_range)?;
     Ok([slice_bytes(s, 1, Some(start - 1))?, new, slice_bytes(s, after, None)?].concat())
@@ -673,17 +667,16 @@ struct Spec {
 impl Spec {
     fn parse(text: &str) -> Result<Spec> {
         let unterminated = || {
-            parameter("unterminated format() type specifier")
-                .hint("For a single \"%\" use \"%%\".")
+            parameter("unterminated format() type specifier").hint("For a single \"%\" use \"%%\".")
         };
         let number = |s: &str| -> Result<Option<(usize, usize)>> {
             let end = s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
             if end == 0 {
                 return Ok(None);
             }
-            let value: i32 = s[..end]
-                .parse()
-                .map_err(|_| SqlError::new(State::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range"))?;
+            let value: i32 = s[..end].parse().map_err(|_| {
+                SqlError::new(State::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range")
+            })?;
             Ok(Some((value as usize, end)))
         };
         let zero = || parameter("format specifies argument 0, but arguments are numbered from 1");
@@ -778,7 +771,9 @@ pub(crate) fn parse_ident(_cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> 
             let end = end.map_or(rest.len(), |(at, _)| at);
             if end == 0 {
                 let after_dot = !parts.is_empty();
-                let detail = if after_dot { "No valid identifier after \".\"." } else {
+                let detail = if after_dot {
+                    "No valid identifier after \".\"."
+                } else {
                     "No valid identifier before \".\"."
                 };
                 let dot = rest.starts_with('.') || after_dot;

@@ -118,9 +118,8 @@ impl Picture {
                 rest = p.quoted(&rest[1..]);
                 continue;
             }
-            let starts = |word: &str| {
-                rest.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word))
-            };
+            let starts =
+                |word: &str| rest.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
             if let Some((word, key)) = WORDS.iter().find(|(word, _)| starts(word)) {
                 let lower = first.is_ascii_lowercase();
                 let key = match key {
@@ -218,7 +217,9 @@ impl Picture {
             }
             Key::Brackets => {
                 if self.sign != SignPlace::None || self.plus || self.minus {
-                    return Err(syntax("cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"));
+                    return Err(syntax(
+                        "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together",
+                    ));
                 }
                 self.brackets = true;
             }

@@ -1,7 +1,7 @@
 //! Aggregates and window functions.
 
 use super::builtins;
-use crate::functions::{aggregate};
+use crate::functions::aggregate;
 
 builtins! { AGGREGATE
     2050 max(ANYARRAY) ANYARRAY "ni" = agg(aggregate::max);

@@ -1,7 +1,7 @@
 //! Array functions and operators.
 
 use super::builtins;
-use crate::functions::{array};
+use crate::functions::array;
 
 builtins! { ARRAY
     376 string_to_array(TEXT TEXT TEXT) TEXT_ARRAY "ni" = scalar(array::from_string);

@@ -1,7 +1,7 @@
 //! Comparisons of all types.
 
 use super::builtins;
-use crate::functions::{compare};
+use crate::functions::compare;
 
 builtins! { COMPARE
     56 boollt(BOOL BOOL) BOOL "si" = scalar(compare::lt);

@@ -1,7 +1,7 @@
 //! Floats: arithmetic, mathematics, casts.
 
 use super::builtins;
-use crate::functions::{float};
+use crate::functions::float;
 
 builtins! { FLOAT
     202 float4mul(FLOAT4 FLOAT4) FLOAT4 "si" = scalar(float::float4mul);

@@ -1,7 +1,7 @@
 //! Integers: arithmetic, bits, casts.
 
 use super::builtins;
-use crate::functions::{int};
+use crate::functions::int;
 
 builtins! { INT
     77 int4(CHAR) INT4 "si" = scalar(int::char_int4);

@@ -1,7 +1,7 @@
 //! I/O functions of the types, as pg_type refers to them.
 
 use super::builtins;
-use crate::functions::{io};
+use crate::functions::io;
 
 builtins! { IO
     31 byteaout(BYTEA) CSTRING "si" = scalar(io::output::<17>);

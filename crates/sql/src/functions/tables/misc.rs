@@ -1,7 +1,7 @@
 //! Series, types, encodings and what belongs to no other family.
 
 use super::builtins;
-use crate::functions::{misc};
+use crate::functions::misc;
 
 builtins! { MISC
     438 num_nulls(ANY) INT4 "niV" = scalar(misc::num_nulls);

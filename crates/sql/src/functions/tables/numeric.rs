@@ -1,7 +1,7 @@
 //! Exact decimal numbers, sizes and log positions.
 
 use super::builtins;
-use crate::functions::{numeric};
+use crate::functions::numeric;
 
 builtins! { NUMERIC
     1376 factorial(INT8) NUMERIC "si" = scalar(numeric::factorial);

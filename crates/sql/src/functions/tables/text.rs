@@ -1,7 +1,7 @@
 //! Text basics.
 
 use super::builtins;
-use crate::functions::{text};
+use crate::functions::text;
 
 builtins! { TEXT
     401 text(BPCHAR) TEXT "si" = scalar(text::bpchar_text);
