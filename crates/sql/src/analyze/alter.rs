@@ -79,17 +79,7 @@ impl Binder<'_> {
                     None => return Ok(()),
                 }
             }
-            Kind::AtColumnDefault => {
-                let attnum = self.need_attnum(table, &c.name)?;
-                let default = match some(&c.def) {
-                    Some(n) => {
-                        let ty = table.columns[attnum as usize - 1].ty;
-                        self.default_expr(n, ty, &c.name, shape)?
-                    }
-                    None => None,
-                };
-                AlterAction::SetDefault { attnum, default }
-            }
+            Kind::AtColumnDefault => self.set_default(c, table, shape)?,
             Kind::AtSetNotNull => {
                 AlterAction::SetNotNull { attnum: self.need_attnum(table, &c.name)? }
             }
@@ -130,6 +120,23 @@ impl Binder<'_> {
         };
         alter.actions.push(action);
         Ok(())
+    }
+
+    fn set_default(
+        &mut self,
+        c: &AlterTableCmd,
+        table: &TableDef,
+        shape: &Shape,
+    ) -> Result<AlterAction> {
+        let attnum = self.need_attnum(table, &c.name)?;
+        let default = match some(&c.def) {
+            Some(n) => {
+                let ty = table.columns[attnum as usize - 1].ty;
+                self.default_expr(n, ty, &c.name, shape)?
+            }
+            None => None,
+        };
+        Ok(AlterAction::SetDefault { attnum, default })
     }
 
     fn need_attnum(&self, table: &TableDef, name: &str) -> Result<i16> {

@@ -14,10 +14,11 @@
 //! ```
 //!
 //! - Types are final: implicit casts are explicit nodes here.
-//! - `Var::level` counts query levels outward: 0 is this query, 1 the one around it. Every [`Query`]
-//!   is a level: sub-selects, the queries of CTEs (around them: the query that has the CTE), and the
-//!   two sides of a set operation (around them: the set operation), nested ones again.
-//! - A whole-row reference is an [`Expr::Row`] of the table's live columns, typed with its row type.
+//! - `Var::level` counts query levels outward: 0 is this query, 1 the one around it. Every
+//!   [`Query`] is a level: sub-selects, the queries of CTEs (around them: the query that has the
+//!   CTE), and the two sides of a set operation (around them: the set operation), nested ones
+//!   again.
+//! - A whole-row reference is an [`Expr::Row`] of the table's live columns with its row type.
 //! - Column numbers are 0-based positions in the entry's column list; negative are system columns.
 //! - Aggregates appear as [`Expr::Aggregate`] inside targets, HAVING and ORDER BY of their query.
 
@@ -187,7 +188,7 @@ pub enum Expr {
         precision: i32,
         ty: TypeRef,
     },
-    /// `nextval` of a serial column etc. is an ordinary call. DEFAULT in VALUES/SET is resolved away.
+    /// `arg COLLATE collation`.
     Collate {
         arg: Box<Expr>,
         collation: Oid,
@@ -245,8 +246,8 @@ pub enum SubqueryKind {
     /// One column, at most one row.
     Scalar,
     Exists,
-    /// `left op ANY (select ...)`; for several columns: all `op`s in order. `all`: ALL instead of ANY.
-    /// For plain IN: the equality functions. `negated` is never folded in: NOT IN is Not(..).
+    /// `left op ANY (select ...)`; for several columns: all `op`s in order. `all`: ALL instead of
+    /// ANY. For plain IN: the equality functions. Negation is never folded in: NOT IN is Not(..).
     Quantified {
         left: Vec<Expr>,
         functions: Vec<&'static Builtin>,

@@ -305,9 +305,10 @@ impl Binder<'_> {
                 ">" => true,
                 other => {
                     let message = format!("operator {other} is not a valid ordering operator");
-                    return Err(self
-                        .error(State::WRONG_OBJECT_TYPE, message, s.location)
-                        .hint("Ordering operators must be \"<\" or \">\" members of btree operator families."));
+                    return Err(self.error(State::WRONG_OBJECT_TYPE, message, s.location).hint(
+                        "Ordering operators must be \"<\" or \">\" members of btree operator \
+                             families.",
+                    ));
                 }
             },
             _ => false,

@@ -9,7 +9,7 @@ use super::table::Shape;
 use super::utility::defs;
 use super::walk;
 use crate::catalog::{ConstraintKind, Persistence, RelationKind, TableDef};
-use crate::error::{Result, State};
+use crate::error::{Result, SqlError, State};
 use crate::types::Oid;
 use pg_query::protobuf::{ConstrType, Constraint, DefElem};
 use std::sync::Arc;
@@ -22,6 +22,14 @@ const NAME_LENGTH: usize = 63;
 pub(crate) struct Names {
     pub relations: Vec<String>,
     pub constraints: Vec<String>,
+}
+
+/// What a foreign key refers to. `table` None: the table that is being made.
+struct ForeignTarget {
+    table: Option<Oid>,
+    columns: Vec<usize>,
+    /// Names and types of the columns.
+    kinds: Vec<(String, Oid)>,
 }
 
 impl Binder<'_> {
@@ -180,6 +188,12 @@ impl Binder<'_> {
         for i in &columns {
             self.need_btree(shape.columns[*i].ty.oid)?;
         }
+        let mut key = columns.clone();
+        key.sort_unstable();
+        shape.keys.push(key);
+        if primary {
+            shape.primary = Some(columns.clone());
+        }
         let list = keys.join("_");
         let name = match self.given_name(c, shape)? {
             Some(name) => {
@@ -278,34 +292,8 @@ impl Binder<'_> {
             _ => node::names(&c.fk_attrs),
         };
         let columns = self.foreign_columns(&keys, shape)?;
-        let target = c.pktable.as_ref().ok_or_else(node::missing)?;
-        let own = shape.existing.is_none()
-            && target.relname == shape.name
-            && (target.schemaname.is_empty()
-                || self.schema_oid(&target.schemaname, -1)? == shape.schema);
-        let (referenced, referenced_columns, others) = if own {
-            let wanted = node::names(&c.pk_attrs);
-            let found = if wanted.is_empty() {
-                return Err(self.unsupported(
-                    "a reference to the table's own primary key without naming its columns",
-                    c.location,
-                ));
-            } else {
-                self.foreign_columns(&wanted, shape)?
-            };
-            let column = |i: &usize| (shape.columns[*i].name.clone(), shape.columns[*i].ty.oid);
-            let others: Vec<(String, Oid)> = found.iter().map(column).collect();
-            (None, found, others)
-        } else {
-            let table = self.named_table(target)?;
-            self.check_referenced(&table, shape)?;
-            let found =
-                self.referenced_columns(&table, &node::names(&c.pk_attrs), columns.len())?;
-            let column = |i: &usize| (table.columns[*i].name.clone(), table.columns[*i].ty.oid);
-            let others: Vec<(String, Oid)> = found.iter().map(column).collect();
-            (Some(table.oid), found, others)
-        };
-        if columns.len() != referenced_columns.len() {
+        let target = self.foreign_target(c, columns.len(), shape)?;
+        if columns.len() != target.columns.len() {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(self.error(State::INVALID_FOREIGN_KEY, message, -1));
         }
@@ -314,33 +302,93 @@ impl Binder<'_> {
             Some(name) => name,
             None => self.choose_constraint_name(shape, Some(&list), "fkey"),
         };
-        for (own, (other_name, other)) in columns.iter().zip(&others) {
-            let ty = shape.columns[*own].ty.oid;
-            if self.find_operator("=", Some(*other), ty, -1).is_err() {
-                let message = format!("foreign key constraint \"{name}\" cannot be implemented");
-                let detail = format!(
-                    "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
-                    shape.columns[*own].name,
-                    other_name,
-                    self.type_text(ty),
-                    self.type_text(*other)
-                );
-                return Err(self.error(State::DATATYPE_MISMATCH, message, -1).detail(detail));
-            }
-        }
+        self.check_foreign_types(&name, &columns, &target, shape)?;
         let set_columns = self.foreign_columns(&node::names(&c.fk_del_set_cols), shape)?;
         Ok((
             name,
             ConstraintSpecKind::Foreign {
                 columns,
-                referenced,
-                referenced_columns,
+                referenced: target.table,
+                referenced_columns: target.columns,
                 on_update: foreign_action(&c.fk_upd_action),
                 on_delete: foreign_action(&c.fk_del_action),
                 set_columns,
                 match_full: c.fk_matchtype == "f",
             },
         ))
+    }
+
+    /// The key that a foreign key refers to.
+    fn foreign_target(
+        &mut self,
+        c: &Constraint,
+        wanted: usize,
+        shape: &Shape,
+    ) -> Result<ForeignTarget> {
+        let target = c.pktable.as_ref().ok_or_else(node::missing)?;
+        let names = node::names(&c.pk_attrs);
+        let own = shape.existing.is_none()
+            && target.relname == shape.name
+            && (target.schemaname.is_empty()
+                || self.schema_oid(&target.schemaname, -1)? == shape.schema);
+        if !own {
+            let table = self.named_table(target)?;
+            self.check_referenced(&table, shape)?;
+            let columns = self.referenced_columns(&table, &names, wanted)?;
+            let kind = |i: &usize| (table.columns[*i].name.clone(), table.columns[*i].ty.oid);
+            let kinds = columns.iter().map(kind).collect();
+            return Ok(ForeignTarget { table: Some(table.oid), columns, kinds });
+        }
+        let columns = if names.is_empty() {
+            shape.primary.clone().ok_or_else(|| self.no_primary(&shape.name))?
+        } else {
+            self.foreign_columns(&names, shape)?
+        };
+        let mut sorted = columns.clone();
+        sorted.sort_unstable();
+        if columns.len() == wanted && !shape.keys.contains(&sorted) {
+            return Err(self.no_matching_key(&shape.name));
+        }
+        let kind = |i: &usize| (shape.columns[*i].name.clone(), shape.columns[*i].ty.oid);
+        let kinds = columns.iter().map(kind).collect();
+        Ok(ForeignTarget { table: None, columns, kinds })
+    }
+
+    fn no_primary(&self, table: &str) -> SqlError {
+        let message = format!("there is no primary key for referenced table \"{table}\"");
+        self.error(State::UNDEFINED_OBJECT, message, -1)
+    }
+
+    fn no_matching_key(&self, table: &str) -> SqlError {
+        let message = format!(
+            "there is no unique constraint matching given keys for referenced table \"{table}\""
+        );
+        self.error(State::INVALID_FOREIGN_KEY, message, -1)
+    }
+
+    fn check_foreign_types(
+        &self,
+        name: &str,
+        columns: &[usize],
+        target: &ForeignTarget,
+        shape: &Shape,
+    ) -> Result<()> {
+        for (own, (other_name, other)) in columns.iter().zip(&target.kinds) {
+            let ty = shape.columns[*own].ty.oid;
+            if self.find_operator("=", Some(*other), ty, -1).is_ok() {
+                continue;
+            }
+            let message = format!("foreign key constraint \"{name}\" cannot be implemented");
+            let detail = format!(
+                "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+                shape.columns[*own].name,
+                other_name,
+                self.type_text(ty),
+                self.type_text(*other)
+            );
+            return Err(self.error(State::DATATYPE_MISMATCH, message, -1).detail(detail));
+        }
+        Ok(())
     }
 
     fn foreign_columns(&self, names: &[&str], shape: &Shape) -> Result<Vec<usize>> {
@@ -395,11 +443,7 @@ impl Binder<'_> {
         if names.is_empty() {
             let primary =
                 table.constraints.iter().find(|c| matches!(c.kind, ConstraintKind::Primary { .. }));
-            return primary.map(|c| key(c)).ok_or_else(|| {
-                let message =
-                    format!("there is no primary key for referenced table \"{}\"", table.name);
-                self.error(State::UNDEFINED_OBJECT, message, -1)
-            });
+            return primary.map(|c| key(c)).ok_or_else(|| self.no_primary(&table.name));
         }
         let mut out = Vec::with_capacity(names.len());
         for name in names {
@@ -424,11 +468,7 @@ impl Binder<'_> {
             i.unique && i.predicate.is_none() && have == sorted
         });
         if !unique {
-            let message = format!(
-                "there is no unique constraint matching given keys for referenced table \"{}\"",
-                table.name
-            );
-            return Err(self.error(State::INVALID_FOREIGN_KEY, message, -1));
+            return Err(self.no_matching_key(&table.name));
         }
         Ok(out)
     }

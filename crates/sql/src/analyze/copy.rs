@@ -216,11 +216,58 @@ impl Binder<'_> {
 
     /// The options together: defaults, and what does not go with what.
     fn check_copy(&self, s: &CopyStmt, o: &Options) -> Result<CopyTable> {
+        self.check_modes(s, o)?;
+        let format = o.format.unwrap_or(CopyFormat::Text);
+        let csv = format == CopyFormat::Csv;
+        let default_delimiter = if csv { "," } else { "\t" };
+        let delimiter = self.one_byte(o.delimiter.as_deref(), default_delimiter, "delimiter")?;
+        let quote = self.one_byte(o.quote.as_deref(), "\"", "quote")?;
+        let escape = match &o.escape {
+            Some(e) => self.one_byte(Some(e), "\"", "escape")?,
+            None => quote,
+        };
+        let null = o.null.clone().unwrap_or_else(|| if csv { String::new() } else { "\\N".into() });
+        let (header, header_match) = o.header.unwrap_or_default();
+        let copy = CopyTable {
+            source: CopySource::Query(super::bound::Query::default()),
+            from: s.is_from,
+            endpoint: CopyEndpoint::Client,
+            format,
+            freeze: o.freeze.unwrap_or(false),
+            delimiter,
+            null,
+            header,
+            header_match,
+            quote,
+            escape,
+            force_quote: Vec::new(),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+            filter: None,
+            defaults: Vec::new(),
+            checks: Vec::new(),
+        };
+        self.check_characters(&copy)?;
+        Ok(copy)
+    }
+
+    fn one_byte(&self, given: Option<&str>, default: &str, name: &str) -> Result<char> {
+        let mut chars = given.unwrap_or(default).chars();
+        match (chars.next(), chars.next()) {
+            (Some(c), None) if c.is_ascii() => Ok(c),
+            _ => {
+                let message = format!("COPY {name} must be a single one-byte character");
+                Err(self.error(State::FEATURE_NOT_SUPPORTED, message, -1))
+            }
+        }
+    }
+
+    /// Options that belong to another format or direction.
+    fn check_modes(&self, s: &CopyStmt, o: &Options) -> Result<()> {
         let format = o.format.unwrap_or(CopyFormat::Text);
         let csv = format == CopyFormat::Csv;
         let fail = |state: State, m: &str| Err(self.error(state, m.to_owned(), -1));
         let (syntax, feature) = (State::SYNTAX_ERROR, State::FEATURE_NOT_SUPPORTED);
-        let value = State::INVALID_PARAMETER_VALUE;
         if format == CopyFormat::Binary {
             if o.delimiter.is_some() {
                 return fail(syntax, "cannot specify DELIMITER in BINARY mode");
@@ -247,10 +294,8 @@ impl Binder<'_> {
                 return fail(feature, &format!("COPY force {name} available only in CSV mode"));
             }
             if given && !direction {
-                return fail(
-                    feature,
-                    &format!("COPY force {name} only available using COPY {word}"),
-                );
+                let message = format!("COPY force {name} only available using COPY {word}");
+                return fail(feature, &message);
             }
         }
         if o.freeze == Some(true) && !s.is_from {
@@ -264,67 +309,34 @@ impl Binder<'_> {
         {
             return Err(self.unsupported(&format!("COPY encoding \"{e}\""), -1));
         }
-        let default_delimiter = if csv { "," } else { "\t" };
-        let single = |given: Option<&str>, default: &str, name: &str| {
-            let text = given.unwrap_or(default);
-            let mut chars = text.chars();
-            match (chars.next(), chars.next()) {
-                (Some(c), None) if c.is_ascii() => Ok(c),
-                _ => Err(self.error(
-                    feature,
-                    format!("COPY {name} must be a single one-byte character"),
-                    -1,
-                )),
-            }
-        };
-        let delimiter = single(o.delimiter.as_deref(), default_delimiter, "delimiter")?;
-        let quote = single(o.quote.as_deref(), "\"", "quote")?;
-        let escape = match &o.escape {
-            Some(e) => single(Some(e), "\"", "escape")?,
-            None => quote,
-        };
-        if matches!(delimiter, '\n' | '\r') {
+        Ok(())
+    }
+
+    /// Characters that would be mistaken for one another.
+    fn check_characters(&self, c: &CopyTable) -> Result<()> {
+        let csv = c.format == CopyFormat::Csv;
+        let fail = |state: State, m: &str| Err(self.error(state, m.to_owned(), -1));
+        let (value, feature) = (State::INVALID_PARAMETER_VALUE, State::FEATURE_NOT_SUPPORTED);
+        if matches!(c.delimiter, '\n' | '\r') {
             return fail(value, "COPY delimiter cannot be newline or carriage return");
         }
-        let null = o.null.clone().unwrap_or_else(|| if csv { String::new() } else { "\\N".into() });
-        if null.contains(['\n', '\r']) {
+        if c.null.contains(['\n', '\r']) {
             return fail(value, "COPY null representation cannot use newline or carriage return");
         }
-        if !csv
-            && format == CopyFormat::Text
-            && "\\.abcdefghijklmnopqrstuvwxyz0123456789".contains(delimiter)
-        {
-            return fail(value, &format!("COPY delimiter cannot be \"{delimiter}\""));
+        let taken = "\\.abcdefghijklmnopqrstuvwxyz0123456789";
+        if c.format == CopyFormat::Text && taken.contains(c.delimiter) {
+            return fail(value, &format!("COPY delimiter cannot be \"{}\"", c.delimiter));
         }
-        if csv && delimiter == quote {
+        if csv && c.delimiter == c.quote {
             return fail(value, "COPY delimiter and quote must be different");
         }
-        if format != CopyFormat::Binary && null.contains(delimiter) {
+        if c.format != CopyFormat::Binary && c.null.contains(c.delimiter) {
             return fail(feature, "COPY delimiter must not appear in the NULL specification");
         }
-        if csv && null.contains(quote) {
+        if csv && c.null.contains(c.quote) {
             return fail(feature, "CSV quote character must not appear in the NULL specification");
         }
-        let (header, header_match) = o.header.unwrap_or_default();
-        Ok(CopyTable {
-            source: CopySource::Query(super::bound::Query::default()),
-            from: s.is_from,
-            endpoint: CopyEndpoint::Client,
-            format,
-            freeze: o.freeze.unwrap_or(false),
-            delimiter,
-            null,
-            header,
-            header_match,
-            quote,
-            escape,
-            force_quote: Vec::new(),
-            force_not_null: Vec::new(),
-            force_null: Vec::new(),
-            filter: None,
-            defaults: Vec::new(),
-            checks: Vec::new(),
-        })
+        Ok(())
     }
 }
 

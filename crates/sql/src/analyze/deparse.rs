@@ -10,6 +10,7 @@
 //! What is written here parses and binds to the same tree again (up to the form of casts).
 
 use super::bound::*;
+use super::quote::plain_literal;
 pub use super::quote::{quote_ident, quote_literal};
 use super::scope::system_column_name;
 use super::with_stack;
@@ -144,6 +145,32 @@ impl<'a> Deparse<'a> {
             Expr::And(list) => self.junction(list, " AND "),
             Expr::Or(list) => self.junction(list, " OR "),
             Expr::Not(arg) => self.not(arg),
+            Expr::Subquery(s) => self.sub_select(s),
+            Expr::Aggregate(a) => self.aggregate(a),
+            Expr::Window(w) => self.window(w),
+            Expr::ApplyTypmod { arg, ty, .. } => self.cast(cast_argument(arg, ty.oid), *ty),
+            Expr::CoerceViaText { arg, ty }
+            | Expr::Relabel { arg, ty }
+            | Expr::CoerceArray { arg, ty, .. } => self.cast(arg, *ty),
+            Expr::SqlValue { what, precision, .. } => self.sql_value(*what, *precision),
+            Expr::CaseOperand { .. } => self.push("CASE_TEST_EXPR"),
+            Expr::Case { operand, arms, otherwise, ty } => {
+                self.case(operand.as_deref(), arms, otherwise.as_deref(), *ty);
+            }
+            Expr::Collate { arg, collation } => {
+                self.push("(");
+                self.expr(arg);
+                self.push(" COLLATE ");
+                self.push(collation_name(*collation));
+                self.push(")");
+            }
+            other => self.construct(other),
+        }
+    }
+
+    /// Tests, comparisons, and what is made of several values.
+    fn construct(&mut self, e: &Expr) {
+        match e {
             Expr::IsNull { arg, negated } => {
                 self.suffixed(arg, if *negated { " IS NOT NULL" } else { " IS NULL" });
             }
@@ -155,10 +182,6 @@ impl<'a> Deparse<'a> {
                 self.expr(right);
                 self.push(if *negated { "))" } else { ")" });
             }
-            Expr::Case { operand, arms, otherwise, ty } => {
-                self.case(operand.as_deref(), arms, otherwise.as_deref(), *ty);
-            }
-            Expr::CaseOperand { .. } => self.push("CASE_TEST_EXPR"),
             Expr::Coalesce { args, .. } => self.keyword_call("COALESCE", args),
             Expr::MinMax { greatest, args, .. } => {
                 self.keyword_call(if *greatest { "GREATEST" } else { "LEAST" }, args);
@@ -192,21 +215,7 @@ impl<'a> Deparse<'a> {
                 self.push("))");
             }
             Expr::Field { arg, index, .. } => self.field(arg, *index),
-            Expr::Subquery(s) => self.sub_select(s),
-            Expr::Aggregate(a) => self.aggregate(a),
-            Expr::Window(w) => self.window(w),
-            Expr::CoerceViaText { arg, ty }
-            | Expr::Relabel { arg, ty }
-            | Expr::ApplyTypmod { arg, ty, .. }
-            | Expr::CoerceArray { arg, ty, .. } => self.cast(arg, *ty),
-            Expr::SqlValue { what, precision, .. } => self.sql_value(*what, *precision),
-            Expr::Collate { arg, collation } => {
-                self.push("(");
-                self.expr(arg);
-                self.push(" COLLATE ");
-                self.push(collation_name(*collation));
-                self.push(")");
-            }
+            _ => {}
         }
     }
 
@@ -291,7 +300,7 @@ impl<'a> Deparse<'a> {
     }
 
     pub(crate) fn literal(&mut self, text: &str) {
-        self.out.push_str(&quote_literal(text));
+        self.out.push_str(&plain_literal(text));
     }
 
     pub(crate) fn type_text(&self, ty: TypeRef) -> String {
@@ -724,11 +733,11 @@ impl<'a> Deparse<'a> {
             FrameBound::UnboundedFollowing => self.push("UNBOUNDED FOLLOWING"),
             FrameBound::CurrentRow => self.push("CURRENT ROW"),
             FrameBound::Preceding(e) => {
-                self.expr(e);
+                self.expr(cast_argument(e, Oid::INT8));
                 self.push(" PRECEDING");
             }
             FrameBound::Following(e) => {
-                self.expr(e);
+                self.expr(cast_argument(e, Oid::INT8));
                 self.push(" FOLLOWING");
             }
         }
@@ -780,6 +789,21 @@ fn compared(when: &Expr) -> Option<&Expr> {
 fn trailing_defaults(function: &Builtin, args: &[Expr]) -> usize {
     let null = |e: &&Expr| matches!(e, Expr::Const { value: Datum::Null, .. });
     args.iter().rev().take(usize::from(function.optional)).take_while(null).count()
+}
+
+/// What a cast to a type converts, where the cast goes without saying.
+pub(crate) fn cast_argument(e: &Expr, target: Oid) -> &Expr {
+    if e.ty().oid != target {
+        return e;
+    }
+    match e {
+        Expr::Relabel { arg, .. } | Expr::CoerceViaText { arg, .. } => arg,
+        Expr::Call { function, args, ty } => match args.first() {
+            Some(first) if is_cast(function, first.ty().oid, ty.oid) => first,
+            _ => e,
+        },
+        _ => e,
+    }
 }
 
 fn is_cast(function: &Builtin, source: Oid, target: Oid) -> bool {

@@ -4,7 +4,7 @@
 //! columns are written with it wherever a query has more than one entry or an outer query.
 
 use super::bound::*;
-use super::deparse::{Deparse, Level, column_names, quote_ident};
+use super::deparse::{Deparse, Level, cast_argument, column_names, quote_ident};
 use crate::functions::Builtin;
 use crate::types::Oid;
 
@@ -142,12 +142,12 @@ impl Deparse<'_> {
         if let Some(e) = &q.offset {
             self.line(1);
             self.push("OFFSET ");
-            self.expr(e);
+            self.expr(cast_argument(e, Oid::INT8));
         }
         if let Some(e) = &q.limit {
             self.line(1);
             self.push("LIMIT ");
-            self.expr(e);
+            self.expr(cast_argument(e, Oid::INT8));
         }
     }
 

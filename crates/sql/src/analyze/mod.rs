@@ -8,7 +8,7 @@
 //!     resolve.rs    overloads      coerce.rs  conversions      typename.rs  type names
 //!     select.rs, from.rs, setop.rs, aggregate.rs               queries
 //!     dml.rs        writes
-//!     ddl.rs, table.rs, alter.rs, utility.rs                   the rest, as plain structs
+//!     ddl.rs, table.rs, constraint.rs, index.rs, alter.rs, utility.rs, copy.rs: the rest, as plain structs
 //!   deparse.rs    bound expressions and queries back to canonical SQL
 //! ```
 //!
@@ -39,6 +39,7 @@ mod deparse_query;
 mod dml;
 mod expr;
 mod from;
+mod index;
 mod node;
 mod operator;
 pub mod parse;
@@ -133,6 +134,14 @@ fn settle_params(b: &Binder<'_>, statement: &mut Statement) -> Result<()> {
         Statement::Delete(d) => {
             walk::transform_query(&mut d.query, 0, f);
             d.returning.iter_mut().flatten().for_each(|t| walk::transform(&mut t.expr, 0, f));
+        }
+        Statement::Utility(Utility::Explain(e)) => return settle_params(b, &mut e.statement),
+        Statement::Utility(Utility::DeclareCursor(c)) => walk::transform_query(&mut c.query, 0, f),
+        Statement::Utility(Utility::CreateTableAs(c)) => walk::transform_query(&mut c.query, 0, f),
+        Statement::Utility(Utility::Copy(c)) => {
+            if let CopySource::Query(q) = &mut c.source {
+                walk::transform_query(q, 0, f);
+            }
         }
         Statement::Utility(_) => {}
     }

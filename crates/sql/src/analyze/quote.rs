@@ -14,6 +14,11 @@ pub fn quote_ident(name: &str) -> Cow<'_, str> {
     }
 }
 
+/// A string literal as canonical text has it: backslashes mean themselves.
+pub(crate) fn plain_literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// A string literal. One with a backslash is written so that it means the same everywhere.
 pub fn quote_literal(text: &str) -> String {
     let body = text.replace('\'', "''");

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   SQL text --parse--> ParsedStatement (grammar only) --bind--> Statement
-//!                                                                 | Select / Insert / Update / Delete: bound trees
-//!                                                                 | Utility: one plain struct a command
+//!     Select, Insert, Update, Delete: bound trees
+//!     Utility: one plain struct a command
 //! ```
 //!
 //! - A [`ParsedStatement`] keeps the whole source string, so that error positions count from the
@@ -367,9 +367,23 @@ pub struct SetVariable {
 }
 
 impl SetVariable {
-    /// The values as one text, joined as PostgreSQL joins list settings.
+    /// The values as one text, joined as PostgreSQL joins list settings. The elements of lists of
+    /// names are quoted where they must be.
     pub fn value(&self) -> Option<String> {
-        self.values.as_ref().map(|v| v.join(", "))
+        let values = self.values.as_ref()?;
+        let names = matches!(
+            self.name.as_str(),
+            "search_path"
+                | "temp_tablespaces"
+                | "local_preload_libraries"
+                | "session_preload_libraries"
+                | "shared_preload_libraries"
+        );
+        if !names {
+            return Some(values.join(", "));
+        }
+        let quoted: Vec<_> = values.iter().map(|v| super::deparse::quote_ident(v)).collect();
+        Some(quoted.join(", "))
     }
 }
 

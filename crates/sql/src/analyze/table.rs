@@ -1,4 +1,4 @@
-//! CREATE TABLE and CREATE INDEX: columns, defaults, constraints, names for what has none.
+//! CREATE TABLE: columns, defaults, constraints, LIKE.
 
 use super::bound::*;
 use super::constraint::Names;
@@ -8,11 +8,13 @@ use super::from::STORED_PATH;
 use super::node::{self, Node, need, some};
 use super::scope::{Binder, Clause, Scope, system_column};
 use super::statement::*;
-use crate::catalog::{ColumnDef, ConstraintKind, Persistence, RelationKind, TableDef};
+use crate::catalog::{
+    ColumnDef, ConstraintKind, IndexColumn, IndexDef, Persistence, RelationKind, TableDef,
+};
 use crate::error::{Result, SqlError, State};
-use crate::functions::{self, CastContext};
+use crate::functions::CastContext;
 use crate::types::{self, Datum, Oid, TypeRef};
-use pg_query::protobuf::{self, ConstrType, Constraint, CreateStmt, IndexElem, IndexStmt};
+use pg_query::protobuf::{self, ConstrType, Constraint, CreateStmt};
 use std::sync::Arc;
 
 /// A table as far as its definition has been read.
@@ -25,6 +27,9 @@ pub(crate) struct Shape {
     pub persistence: Persistence,
     pub existing: Option<Arc<TableDef>>,
     pub has_primary: bool,
+    /// Columns of the primary key and of all unique keys (sorted) that this statement makes.
+    pub primary: Option<Vec<usize>>,
+    pub keys: Vec<Vec<usize>>,
     pub names: Names,
 }
 
@@ -42,6 +47,8 @@ impl Shape {
             persistence: table.persistence,
             existing: Some(table.clone()),
             has_primary: table.constraints.iter().any(primary),
+            primary: None,
+            keys: Vec::new(),
             names: Names::default(),
         }
     }
@@ -105,6 +112,8 @@ impl Binder<'_> {
             persistence,
             existing: None,
             has_primary: false,
+            primary: None,
+            keys: Vec::new(),
             names: Names::default(),
         };
         shape.names.relations.push(name.relname.clone());
@@ -141,7 +150,10 @@ impl Binder<'_> {
             }
         }
         self.bind_defaults(s, &shape, &mut table)?;
-        for (c, column) in merge_attributes(self, pending)? {
+        // Foreign keys last: they may refer to the table's own keys.
+        let mut pending = merge_attributes(self, pending)?;
+        pending.sort_by_key(|(c, _)| c.contype() == ConstrType::ConstrForeign);
+        for (c, column) in pending {
             let spec = self.constraint_spec(&c, column.as_deref(), &mut shape)?;
             require_not_null(&spec, &mut table.columns);
             table.constraints.push(spec);
@@ -481,10 +493,6 @@ impl Binder<'_> {
         shape: &mut Shape,
         table: &mut CreateTable,
     ) -> Result<()> {
-        let position = |shape: &Shape, attnum: i16| {
-            let name = source.columns.get(attnum as usize - 1).map(|c| c.name.as_str());
-            name.and_then(|n| shape.position(n)).ok_or_else(node::missing)
-        };
         for c in &source.constraints {
             if let ConstraintKind::Check { expr } = &c.kind
                 && options & LIKE_CONSTRAINTS != 0
@@ -497,72 +505,59 @@ impl Binder<'_> {
             return Ok(());
         }
         for index in &source.indexes {
-            if index.columns.iter().any(|c| c.expr.is_some()) || index.predicate.is_some() {
-                return Err(self.unsupported("LIKE INCLUDING an index on expressions", -1));
-            }
-            let mut all = Vec::with_capacity(index.columns.len());
-            for c in &index.columns {
-                all.push(position(shape, c.attnum)?);
-            }
-            let include = all.split_off(index.key_columns.min(all.len()));
-            let constrained = source.constraints.iter().any(|c| match &c.kind {
-                ConstraintKind::Primary { index: i } | ConstraintKind::Unique { index: i } => {
-                    *i == index.oid
-                }
-                _ => false,
-            });
-            let list: Vec<String> = all.iter().map(|i| shape.columns[*i].name.clone()).collect();
-            if constrained {
-                let kind = if index.primary {
-                    shape.has_primary = true;
-                    ConstraintSpecKind::Primary { columns: all, include, options: Vec::new() }
-                } else {
-                    ConstraintSpecKind::Unique {
-                        columns: all,
-                        include,
-                        nulls_not_distinct: index.nulls_not_distinct,
-                        options: Vec::new(),
-                    }
-                };
-                let name = if index.primary {
-                    self.choose_relation_name(shape, None, "pkey")
-                } else {
-                    self.choose_relation_name(shape, Some(&list.join("_")), "key")
-                };
-                let spec = ConstraintSpec {
-                    name,
-                    kind,
-                    deferrable: !index.immediate,
-                    initially_deferred: false,
-                    not_valid: false,
-                };
-                require_not_null(&spec, &mut table.columns);
-                table.constraints.push(spec);
-                continue;
-            }
-            let columns = index.columns[..index.key_columns]
-                .iter()
-                .zip(&all)
-                .map(|(c, at)| IndexColumnSpec {
-                    attnum: Some(*at as i16 + 1),
-                    expr: None,
-                    ty: c.ty,
-                    collation: types::info(c.ty.oid).map_or(Oid::INVALID, |t| t.collation),
-                    descending: c.descending,
-                    nulls_first: c.nulls_first,
-                    name: shape.columns[*at].name.clone(),
-                })
-                .collect();
-            table.indexes.push(IndexSpec {
-                name: self.choose_relation_name(shape, Some(&list.join("_")), "idx"),
-                unique: index.unique,
-                nulls_not_distinct: index.nulls_not_distinct,
-                columns,
-                include: include.iter().map(|i| *i as i16 + 1).collect(),
-                predicate: None,
-                options: Vec::new(),
-            });
+            self.like_index(source, index, shape, table)?;
         }
+        Ok(())
+    }
+
+    fn like_index(
+        &mut self,
+        source: &Arc<TableDef>,
+        index: &IndexDef,
+        shape: &mut Shape,
+        table: &mut CreateTable,
+    ) -> Result<()> {
+        if index.columns.iter().any(|c| c.expr.is_some()) || index.predicate.is_some() {
+            return Err(self.unsupported("LIKE INCLUDING an index on expressions", -1));
+        }
+        let mut columns = Vec::with_capacity(index.columns.len());
+        for c in &index.columns {
+            let name = source.columns.get(c.attnum as usize - 1).map(|c| c.name.as_str());
+            columns.push(name.and_then(|n| shape.position(n)).ok_or_else(node::missing)?);
+        }
+        let include = columns.split_off(index.key_columns.min(columns.len()));
+        let list: Vec<String> = columns.iter().map(|i| shape.columns[*i].name.clone()).collect();
+        let list = list.join("_");
+        let constrained = source.constraints.iter().any(|c| match &c.kind {
+            ConstraintKind::Primary { index: i } | ConstraintKind::Unique { index: i } => {
+                *i == index.oid
+            }
+            _ => false,
+        });
+        if !constrained {
+            let name = self.choose_relation_name(shape, Some(&list), "idx");
+            table.indexes.push(copied_index(index, name, &columns, &include, shape));
+            return Ok(());
+        }
+        let options = Vec::new();
+        let (name, kind) = if index.primary {
+            shape.has_primary = true;
+            let name = self.choose_relation_name(shape, None, "pkey");
+            (name, ConstraintSpecKind::Primary { columns, include, options })
+        } else {
+            let name = self.choose_relation_name(shape, Some(&list), "key");
+            let nulls_not_distinct = index.nulls_not_distinct;
+            (name, ConstraintSpecKind::Unique { columns, include, nulls_not_distinct, options })
+        };
+        let spec = ConstraintSpec {
+            name,
+            kind,
+            deferrable: !index.immediate,
+            initially_deferred: false,
+            not_valid: false,
+        };
+        require_not_null(&spec, &mut table.columns);
+        table.constraints.push(spec);
         Ok(())
     }
 
@@ -588,217 +583,39 @@ impl Binder<'_> {
             not_valid: false,
         })
     }
-
-    // ----- CREATE INDEX.
-
-    pub(crate) fn create_index(&mut self, s: &IndexStmt) -> Result<Utility> {
-        let relation = s.relation.as_ref().ok_or_else(node::missing)?;
-        let table = self.named_table(relation)?;
-        if table.kind != RelationKind::Table {
-            let message = format!("cannot create index on relation \"{}\"", table.name);
-            return Err(self
-                .error(State::WRONG_OBJECT_TYPE, message, -1)
-                .detail("This operation is not supported for views."));
-        }
-        if table.system {
-            return Err(super::dml::system_catalog(&table.name));
-        }
-        self.refuse_index_features(s)?;
-        let mut shape = Shape::of(&table);
-        if !s.idxname.is_empty()
-            && self.cx.catalog.find_in_schema(table.schema, &s.idxname).is_some()
-        {
-            if s.if_not_exists {
-                let state = State::DUPLICATE_TABLE;
-                return Ok(Self::skip_existing("CREATE INDEX", "relation", &s.idxname, state));
-            }
-            return Err(self.already_exists(&s.idxname));
-        }
-        let mut columns: Vec<IndexColumnSpec> = Vec::with_capacity(s.index_params.len());
-        for n in node::each(&s.index_params) {
-            let Node::IndexElem(e) = n else { return Err(node::missing()) };
-            let mut column = self.index_column(e, &shape)?;
-            let taken = |name: &str| columns.iter().any(|c| c.name == name);
-            let base = column.name.clone();
-            let mut n = 0;
-            while taken(&column.name) {
-                n += 1;
-                column.name = format!("{base}{n}");
-            }
-            columns.push(column);
-        }
-        let mut include = Vec::new();
-        for n in node::each(&s.index_including_params) {
-            let Node::IndexElem(e) = n else { return Err(node::missing()) };
-            if e.expr.is_some() {
-                let message = "expressions are not supported in included columns";
-                return Err(self.error(State::FEATURE_NOT_SUPPORTED, message, -1));
-            }
-            let at = self.index_position(&e.name, &shape)?;
-            include.push(at as i16 + 1);
-        }
-        if columns.len() + include.len() > 32 {
-            let message = "cannot use more than 32 columns in an index";
-            return Err(self.error(State::TOO_MANY_COLUMNS, message, -1));
-        }
-        let predicate = match some(&s.where_clause) {
-            Some(n) => {
-                let e = self.over_shape(&shape, |b| {
-                    let e = b.in_clause(Clause::IndexPredicate, |b| b.expr(n))?;
-                    b.coerce_boolean(e, "WHERE", node::location(n))
-                })?;
-                self.need_immutable(&e, "functions in index predicate must be marked IMMUTABLE")?;
-                Some(self.stored(e, &shape))
-            }
-            None => None,
-        };
-        let name = if s.idxname.is_empty() {
-            let parts: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
-            let list = parts.join("_");
-            self.choose_relation_name(&mut shape, Some(&list), "idx")
-        } else {
-            s.idxname.clone()
-        };
-        let index = IndexSpec {
-            name,
-            unique: s.unique,
-            nulls_not_distinct: s.nulls_not_distinct,
-            columns,
-            include,
-            predicate,
-            options: self.index_options(&s.options)?,
-        };
-        Ok(Utility::CreateIndex(Box::new(CreateIndex {
-            table,
-            if_not_exists: s.if_not_exists,
-            concurrently: s.concurrent,
-            index,
-        })))
-    }
-
-    fn refuse_index_features(&self, s: &IndexStmt) -> Result<()> {
-        if !s.table_space.is_empty() && s.table_space != "pg_default" {
-            return Err(self.unsupported("TABLESPACE", -1));
-        }
-        match s.access_method.as_str() {
-            "" | "btree" => Ok(()),
-            known @ ("hash" | "gin" | "gist" | "spgist" | "brin") => {
-                Err(self.unsupported(&format!("index access method \"{known}\""), -1))
-            }
-            other => {
-                let message = format!("access method \"{other}\" does not exist");
-                Err(self.error(State::UNDEFINED_OBJECT, message, -1))
-            }
-        }
-    }
-
-    fn index_position(&self, name: &str, shape: &Shape) -> Result<usize> {
-        shape.position(name).ok_or_else(|| {
-            if system_column(name).is_some() {
-                let message = "index creation on system columns is not supported";
-                return self.error(State::FEATURE_NOT_SUPPORTED, message, -1);
-            }
-            let message = format!("column \"{name}\" does not exist");
-            self.error(State::UNDEFINED_COLUMN, message, -1)
-        })
-    }
-
-    fn index_column(&mut self, e: &IndexElem, shape: &Shape) -> Result<IndexColumnSpec> {
-        let (attnum, expr, ty, name) = match some(&e.expr) {
-            None => {
-                let at = self.index_position(&e.name, shape)?;
-                (Some(at as i16 + 1), None, shape.columns[at].ty, e.name.clone())
-            }
-            Some(n) => {
-                let bound = self.over_shape(shape, |b| {
-                    b.in_clause(Clause::IndexExpression, |b| b.typed_expr(n))
-                })?;
-                let message = "functions in index expression must be marked IMMUTABLE";
-                self.need_immutable(&bound, message)?;
-                let name = super::select::column_name(n);
-                let name = if name == "?column?" { "expr".to_owned() } else { name };
-                match bound {
-                    Expr::Var(v) if v.col >= 0 => (Some(v.col + 1), None, v.ty, name),
-                    bound => {
-                        let ty = bound.ty();
-                        (None, Some(self.stored(bound, shape)), ty, name)
-                    }
-                }
-            }
-        };
-        let collation = if e.collation.is_empty() {
-            types::info(ty.oid).map_or(Oid::INVALID, |t| t.collation)
-        } else {
-            self.collation(&node::names(&e.collation), -1)?
-        };
-        self.check_opclass(&node::names(&e.opclass), ty.oid)?;
-        let descending = e.ordering() == protobuf::SortByDir::SortbyDesc;
-        let nulls_first = match e.nulls_ordering() {
-            protobuf::SortByNulls::SortbyNullsFirst => true,
-            protobuf::SortByNulls::SortbyNullsLast => false,
-            _ => descending,
-        };
-        self.need_btree(ty.oid)?;
-        let name = if e.indexcolname.is_empty() { name } else { e.indexcolname.clone() };
-        Ok(IndexColumnSpec { attnum, expr, ty, collation, descending, nulls_first, name })
-    }
-
-    pub(crate) fn need_btree(&self, oid: Oid) -> Result<()> {
-        if functions::less(oid).is_some() {
-            return Ok(());
-        }
-        let name = self.type_text(oid);
-        let message =
-            format!("data type {name} has no default operator class for access method \"btree\"");
-        Err(self.error(State::UNDEFINED_OBJECT, message, -1).hint(
-            "You must specify an operator class for the index or define a default operator class \
-             for the data type.",
-        ))
-    }
-
-    /// Default operator classes, and the pattern ones, which order bytes as all our texts do.
-    fn check_opclass(&self, names: &[&str], oid: Oid) -> Result<()> {
-        let (_, name) = node::qualified(names);
-        if name.is_empty() {
-            return Ok(());
-        }
-        let own = types::info(oid).map_or("", |t| t.name);
-        let text = matches!(oid, Oid::TEXT | Oid::VARCHAR | Oid::BPCHAR | Oid::NAME);
-        let pattern = ["text_ops", "varchar_ops", "bpchar_ops", "text_pattern_ops"];
-        let pattern2 = ["varchar_pattern_ops", "bpchar_pattern_ops", "name_ops"];
-        let fits = name.strip_suffix("_ops").is_some_and(|n| n == own)
-            || (text && (pattern.contains(&name) || pattern2.contains(&name)))
-            || (types::info(oid).is_some_and(|t| t.is_array()) && name == "array_ops");
-        if fits {
-            return Ok(());
-        }
-        let message =
-            format!("operator class \"{name}\" does not exist for access method \"btree\"");
-        Err(self.error(State::UNDEFINED_OBJECT, message, -1))
-    }
-
-    fn need_immutable(&self, e: &Expr, message: &str) -> Result<()> {
-        let mut found = false;
-        super::walk::visit(e, 0, &mut |e, _| {
-            found |= match e {
-                Expr::Call { function, .. } | Expr::SetCall { function, .. } => {
-                    function.volatility != functions::Volatility::Immutable
-                }
-                Expr::SqlValue { .. } => true,
-                _ => false,
-            };
-            !found
-        });
-        if found {
-            return Err(self.error(State::INVALID_OBJECT_DEFINITION, message.to_owned(), -1));
-        }
-        Ok(())
-    }
 }
 
 const LIKE_CONSTRAINTS: u32 = 1 << 2;
 const LIKE_DEFAULTS: u32 = 1 << 3;
 const LIKE_INDEXES: u32 = 1 << 6;
+
+/// A plain index like another table's.
+fn copied_index(
+    index: &IndexDef,
+    name: String,
+    columns: &[usize],
+    include: &[usize],
+    shape: &Shape,
+) -> IndexSpec {
+    let column = |(c, at): (&IndexColumn, &usize)| IndexColumnSpec {
+        attnum: Some(*at as i16 + 1),
+        expr: None,
+        ty: c.ty,
+        collation: types::info(c.ty.oid).map_or(Oid::INVALID, |t| t.collation),
+        descending: c.descending,
+        nulls_first: c.nulls_first,
+        name: shape.columns[*at].name.clone(),
+    };
+    IndexSpec {
+        name,
+        unique: index.unique,
+        nulls_not_distinct: index.nulls_not_distinct,
+        columns: index.columns.iter().zip(columns).map(column).collect(),
+        include: include.iter().map(|i| *i as i16 + 1).collect(),
+        predicate: None,
+        options: Vec::new(),
+    }
+}
 
 /// The expression of a column's DEFAULT.
 pub(crate) fn default_node(c: &protobuf::ColumnDef) -> Option<&Node> {

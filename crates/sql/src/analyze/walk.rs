@@ -74,17 +74,19 @@ pub(crate) fn children<'e>(e: &'e Expr, f: &mut dyn FnMut(&'e Expr)) {
             a.order_by.iter().for_each(|k| f(&k.expr));
             a.filter.iter().for_each(f);
         }
-        Expr::Window(w) => {
-            w.args.iter().for_each(&mut *f);
-            w.partition_by.iter().for_each(&mut *f);
-            w.order_by.iter().for_each(|k| f(&k.expr));
-            w.filter.iter().for_each(&mut *f);
-            if let Some(frame) = &w.frame {
-                for bound in [&frame.start, &frame.end] {
-                    if let FrameBound::Preceding(e) | FrameBound::Following(e) = bound {
-                        f(e);
-                    }
-                }
+        Expr::Window(w) => window_children(w, f),
+    }
+}
+
+fn window_children<'e>(w: &'e WindowCall, f: &mut dyn FnMut(&'e Expr)) {
+    w.args.iter().for_each(&mut *f);
+    w.partition_by.iter().for_each(&mut *f);
+    w.order_by.iter().for_each(|k| f(&k.expr));
+    w.filter.iter().for_each(&mut *f);
+    if let Some(frame) = &w.frame {
+        for bound in [&frame.start, &frame.end] {
+            if let FrameBound::Preceding(e) | FrameBound::Following(e) = bound {
+                f(e);
             }
         }
     }
