@@ -50,7 +50,7 @@ pub struct Portal {
     pub(super) execution: Execution,
     /// DECLAREd rather than bound: lives until the transaction ends or CLOSE.
     pub(super) is_cursor: bool,
-    pub(super) types: Vec<TypeRef>,
+    pub(super) types: Arc<[TypeRef]>,
 }
 
 impl Portal {

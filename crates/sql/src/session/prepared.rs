@@ -19,7 +19,7 @@ use crate::error::{Result, SqlError, State};
 use crate::exec::run::Running;
 use crate::functions::FnContext;
 use crate::plan::{self, IndexParts, PlanEnv, StatementPlan};
-use crate::types::Oid;
+use crate::types::{Oid, TypeRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -54,6 +54,8 @@ pub struct Prepared {
     parsed: Option<ParsedStatement>,
     params: Vec<Oid>,
     columns: Option<Vec<ColumnDesc>>,
+    /// The columns' types; empty when it returns no rows.
+    pub(super) types: Arc<[TypeRef]>,
     current: Mutex<Current>,
     /// When it was prepared, microseconds since 2000-01-01; for pg_prepared_statements.
     pub(super) prepared_at: i64,
@@ -180,6 +182,7 @@ impl Session {
         Ok(Arc::new(Prepared {
             parsed: Some(parsed),
             params: params.types().to_vec(),
+            types: column_types(&columns),
             columns,
             current: Mutex::new(Current {
                 bound,
@@ -196,6 +199,7 @@ impl Session {
         Prepared {
             parsed: None,
             params: Vec::new(),
+            types: Arc::new([]),
             columns: None,
             current: Mutex::new(Current {
                 bound: Bound::Empty,
@@ -255,6 +259,7 @@ impl Session {
         let columns = self.describe(&statement)?;
         let bound = self.plan(&catalog, statement)?;
         Ok(Prepared {
+            types: column_types(&columns),
             columns,
             current: Mutex::new(Current {
                 bound,
@@ -311,6 +316,10 @@ impl Session {
     pub fn close_statement(&mut self, name: &str) -> bool {
         self.statements.remove(name).is_some()
     }
+}
+
+fn column_types(columns: &Option<Vec<ColumnDesc>>) -> Arc<[TypeRef]> {
+    columns.iter().flatten().map(|c| c.ty).collect()
 }
 
 fn same_columns(a: &Option<Vec<ColumnDesc>>, b: &Option<Vec<ColumnDesc>>) -> bool {

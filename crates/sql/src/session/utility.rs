@@ -612,7 +612,7 @@ impl Session {
             crate::plan::explain(&plan, None, options, summary)
         };
         let rows = lines.into_iter().map(|l| vec![Datum::text(l)]).collect();
-        let types = portal.types.clone();
+        let types = portal.types.to_vec();
         let tag = Some(CommandTag::Plain("EXPLAIN"));
         self.start_rows(portal, rows, types, tag, sink, max_rows)
     }
