@@ -55,7 +55,7 @@ pub struct Portal {
 
 impl Portal {
     pub(super) fn new(prepared: Arc<Prepared>, params: Vec<Datum>) -> Self {
-        let types = prepared.columns().map_or_else(Vec::new, |c| c.iter().map(|c| c.ty).collect());
+        let types = Arc::clone(&prepared.types);
         Portal { prepared, params, execution: Execution::Ready, is_cursor: false, types }
     }
 
