@@ -1,7 +1,8 @@
 //! A catalog and a session by hand: the system relations, and a few tables.
 
-use crate::analyze::{self, BindContext, ParamTypes, Statement};
+use crate::analyze::{self, BindContext, ParamTypes, Statement, Utility};
 use crate::catalog::relations::SYSTEM_RELATIONS;
+use crate::catalog::views::SYSTEM_VIEWS;
 use crate::catalog::{
     CatalogSnapshot, ColumnDef, ConstraintDef, ConstraintKind, IndexColumn, IndexDef, Persistence,
     RelationKind, RoleDef, SchemaDef, TableDef,
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 pub struct Fixture {
     pub catalog: CatalogSnapshot,
+    /// System views that do not bind, and why.
+    pub broken_views: Vec<String>,
     style: OutputStyle,
     zone: jiff::tz::TimeZone,
 }
@@ -24,6 +27,7 @@ impl Fixture {
     pub fn new() -> Fixture {
         let mut f = Fixture {
             catalog: CatalogSnapshot::default(),
+            broken_views: Vec::new(),
             style: OutputStyle::default(),
             zone: jiff::tz::TimeZone::UTC,
         };
@@ -47,6 +51,7 @@ impl Fixture {
         f.catalog.role_names.insert(role.name.clone(), role.oid);
         f.catalog.roles.insert(role.oid, Arc::new(role));
         f.system();
+        f.system_views();
         f.user_tables();
         f
     }
@@ -60,6 +65,37 @@ impl Fixture {
             t.schema_name = "pg_catalog".into();
             t.system = true;
             t.row_type = r.row_type;
+            self.add(t);
+        }
+    }
+
+    /// The system views, made as the bootstrap makes them.
+    fn system_views(&mut self) {
+        for (i, (schema, name, query)) in SYSTEM_VIEWS.iter().enumerate() {
+            let schema_oid = self.catalog.schema_names[*schema];
+            let sql = format!("create view {name} as {query}");
+            let parsed = analyze::parse(&sql).expect(name);
+            let path = [Oid::PG_CATALOG_SCHEMA, schema_oid];
+            let cx =
+                BindContext { search_path: &path, creation_schema: Some(schema_oid), ..self.cx() };
+            let bound = analyze::bind(&cx, &parsed[0], &mut ParamTypes::none());
+            let view = match bound {
+                Ok(Statement::Utility(Utility::CreateView(v))) => v,
+                Ok(other) => panic!("{name}: {other:?}"),
+                Err(e) => {
+                    self.broken_views.push(format!("{name}: {}", super::describe_error(&e)));
+                    continue;
+                }
+            };
+            let columns: Vec<(&str, TypeRef, bool)> =
+                view.columns.iter().map(|c| (c.name.as_str(), c.ty, false)).collect();
+            let mut t = table(12_500 + 2 * i as u32, name, &columns);
+            t.kind = RelationKind::View;
+            t.view = Some(view.text);
+            t.schema = schema_oid;
+            t.schema_name = (*schema).into();
+            t.system = true;
+            t.row_type = Oid(13_501 + 2 * i as u32);
             self.add(t);
         }
     }
