@@ -309,6 +309,11 @@ impl SessionFunctions for Fixture {
                     SqlError::new(State::UNDEFINED_TABLE, message)
                 })
             }
+            "regprocin" => {
+                let name = text.rsplit('.').next().unwrap_or(text);
+                let found = crate::functions::lookup(name).first();
+                Ok(Datum::Oid(found.map_or(0, |f| f.oid.0)))
+            }
             "regtypein" => {
                 let found = types::info_by_name(text);
                 Ok(Datum::Oid(found.map_or(0, |t| t.oid.0)))
