@@ -61,7 +61,8 @@ proptest! {
 
     #[test]
     fn garbage_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-        let cols = [(Oid::TEXT, false, false), (Oid::BYTEA, true, false), (Oid::INT8, false, false)];
+        let plain = |ty| (ty, false, false);
+        let cols = [plain(Oid::TEXT), (Oid::BYTEA, true, false), plain(Oid::INT8)];
         let mut out = vec![Datum::Null; 3];
         let _ = decode_key(&bytes, &cols, &mut out);
     }

@@ -210,10 +210,10 @@ impl EncodedRow {
         if self.nulls.is_empty() {
             let columns = usize::from(self.natts);
             self.nulls.resize(columns.div_ceil(8), 0xff);
-            if columns % 8 != 0 {
-                if let Some(last) = self.nulls.last_mut() {
-                    *last = (1 << (columns % 8)) - 1;
-                }
+            if columns % 8 != 0
+                && let Some(last) = self.nulls.last_mut()
+            {
+                *last = (1 << (columns % 8)) - 1;
             }
         }
         self.nulls[column / 8] &= !(1 << (column % 8));

@@ -9,7 +9,6 @@
 //! The analyser guarantees the argument types, so a value of another variant is a defect of ours
 //! and becomes an internal error, never a panic. `Option<T>` takes a NULL.
 
-use super::FnContext;
 use crate::error::{Result, SqlError};
 use crate::types::numeric::Numeric;
 use crate::types::{ArrayValue, Datum, Interval, TimeTz};
@@ -169,9 +168,4 @@ pub(crate) use fns;
 /// Argument `i` or NULL: for trailing arguments that may be absent.
 pub fn arg(args: &[Datum], i: usize) -> &Datum {
     args.get(i).unwrap_or(&Datum::Null)
-}
-
-/// Keeps long loops interruptible.
-pub fn every(n: usize, i: usize, cx: &dyn FnContext) -> Result<()> {
-    if i % n == n - 1 { cx.check_interrupt() } else { Ok(()) }
 }

@@ -143,10 +143,10 @@ pub(crate) fn format_type(cx: &dyn FnContext, args: &[Datum]) -> Result<Datum> {
     let oid = Oid(oid);
     if oid.is_valid() && types::info(oid).is_none() {
         let known = cx.session().call("regtypeout", &[Datum::Oid(oid.0)]);
-        if let Ok(Datum::Text(name)) = known {
-            if !name.bytes().all(|b| b.is_ascii_digit()) {
-                return Ok(Datum::Text(name));
-            }
+        if let Ok(Datum::Text(name)) = known
+            && !name.bytes().all(|b| b.is_ascii_digit())
+        {
+            return Ok(Datum::Text(name));
         }
     }
     Ok(Datum::text(types::format_type(oid, typmod)))

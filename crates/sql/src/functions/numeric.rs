@@ -43,7 +43,7 @@ fns! {
     fn lcm(_cx; a: &Numeric, b: &Numeric) -> Numeric { arith::lcm(a, b)? }
     fn factorial(_cx; a: i64) -> Numeric { math::factorial(a)? }
     fn abs(_cx; a: &Numeric) -> Numeric { a.clone().abs() }
-    fn uminus(_cx; a: &Numeric) -> Numeric { a.clone().neg() }
+    fn uminus(_cx; a: &Numeric) -> Numeric { a.clone().negated() }
     fn uplus(_cx; a: &Numeric) -> Numeric { a.clone() }
     fn inc(_cx; a: &Numeric) -> Numeric { arith::add(a, &Numeric::from(1i64))? }
     fn sign(_cx; a: &Numeric) -> Numeric {

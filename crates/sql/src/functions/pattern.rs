@@ -372,39 +372,15 @@ impl Translator<'_> {
                         }
                     }
                 }
-                '\\' => {
-                    let e = self.input.next().ok_or_else(unbalanced)?;
-                    match e {
-                        'd' => set.push_str(DIGIT),
-                        'w' => set.push_str(WORD),
-                        's' => set.push_str(SPACE),
-                        'D' | 'W' | 'S' => return Err(invalid("invalid escape \\ sequence")),
-                        _ => {
-                            let c = escaped_char(e, &mut self.input)?;
-                            push_escaped(c, &mut set);
-                            (first, low) = (false, Some(c));
-                            continue;
-                        }
+                '\\' => match self.escape_in_set(&mut set)? {
+                    Some(c) => c,
+                    None => {
+                        (first, low) = (false, None);
+                        continue;
                     }
-                    (first, low) = (false, None);
-                    continue;
-                }
+                },
                 '-' if low.is_some() && self.input.peek().is_some_and(|c| *c != ']') => {
-                    let mut c = self.input.next().ok_or_else(unbalanced)?;
-                    if c == '\\' {
-                        let e = self.input.next().ok_or_else(unbalanced)?;
-                        c = escaped_char(e, &mut self.input)?;
-                    } else if c == '[' && self.input.peek() == Some(&'.') {
-                        c = self
-                            .named(&mut set)?
-                            .ok_or_else(|| invalid("invalid character range"))?;
-                    }
-                    if low.is_some_and(|l| l > c) {
-                        return Err(invalid("invalid character range"));
-                    }
-                    set.push('-');
-                    push_escaped(c, &mut set);
-                    low = None;
+                    self.range_end(low.take(), &mut set)?;
                     continue;
                 }
                 c => c,
@@ -415,6 +391,37 @@ impl Translator<'_> {
         set.push(']');
         self.out.push_str(&set);
         self.can_repeat = true;
+        Ok(())
+    }
+
+    /// What follows a backslash in brackets: a class goes into the set, a character comes back.
+    fn escape_in_set(&mut self, set: &mut String) -> Result<Option<char>> {
+        let e = self.input.next().ok_or_else(|| invalid("brackets [] not balanced"))?;
+        match e {
+            'd' => set.push_str(DIGIT),
+            'w' => set.push_str(WORD),
+            's' => set.push_str(SPACE),
+            'D' | 'W' | 'S' => return Err(invalid("invalid escape \\ sequence")),
+            _ => return escaped_char(e, &mut self.input).map(Some),
+        }
+        Ok(None)
+    }
+
+    /// The upper end of a range, after its hyphen.
+    fn range_end(&mut self, low: Option<char>, set: &mut String) -> Result<()> {
+        let unbalanced = || invalid("brackets [] not balanced");
+        let mut c = self.input.next().ok_or_else(unbalanced)?;
+        if c == '\\' {
+            let e = self.input.next().ok_or_else(unbalanced)?;
+            c = escaped_char(e, &mut self.input)?;
+        } else if c == '[' && self.input.peek() == Some(&'.') {
+            c = self.named(set)?.ok_or_else(|| invalid("invalid character range"))?;
+        }
+        if low.is_some_and(|l| l > c) {
+            return Err(invalid("invalid character range"));
+        }
+        set.push('-');
+        push_escaped(c, set);
         Ok(())
     }
 
@@ -511,20 +518,21 @@ fn escaped_char(c: char, input: &mut Peekable<Chars<'_>>) -> Result<char> {
     })
 }
 
+/// The character that SIMILAR TO escapes with: the backslash by default, none if empty.
+fn escape_character(escape: Option<&str>) -> Result<Option<char>> {
+    let Some(text) = escape else { return Ok(Some('\\')) };
+    let mut chars = text.chars();
+    let first = chars.next();
+    if chars.next().is_some() {
+        return Err(SqlError::new(State::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
+            .hint("Escape string must be empty or one character."));
+    }
+    Ok(first)
+}
+
 /// A SQL regular expression (SIMILAR TO) as an ARE that matches the whole text.
 pub fn similar_to_are(pattern: &str, escape: Option<&str>) -> Result<String> {
-    let escape = match escape {
-        None => Some('\\'),
-        Some(e) => {
-            let mut chars = e.chars();
-            let first = chars.next();
-            if chars.next().is_some() {
-                return Err(SqlError::new(State::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
-                    .hint("Escape string must be empty or one character."));
-            }
-            first
-        }
-    };
+    let escape = escape_character(escape)?;
     let mut out = String::from("^(?:");
     let mut separators = 0;
     let mut in_set = false;

@@ -683,14 +683,14 @@ impl Spec {
         let mut at = 0;
         let mut spec =
             Spec { argument: None, left: false, width: Width::Fixed(0), kind: 's', len: 0 };
-        if let Some((n, len)) = number(text)? {
-            if text[len..].starts_with('$') {
-                if n == 0 {
-                    return Err(zero());
-                }
-                spec.argument = Some(n);
-                at = len + 1;
+        if let Some((n, len)) = number(text)?
+            && text[len..].starts_with('$')
+        {
+            if n == 0 {
+                return Err(zero());
             }
+            spec.argument = Some(n);
+            at = len + 1;
         }
         while text[at..].starts_with('-') {
             spec.left = true;

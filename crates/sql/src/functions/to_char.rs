@@ -191,43 +191,12 @@ impl Picture {
                 self.point = true;
             }
             Key::Fill => self.fill = true,
-            Key::Sign => {
-                if self.sign != SignPlace::None {
-                    return Err(syntax("cannot use \"S\" twice"));
-                }
-                if self.plus || self.minus || self.brackets {
-                    return Err(syntax(
-                        "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together",
-                    ));
-                }
-                self.sign = if self.point { SignPlace::After } else { SignPlace::Before };
-                self.sign_at = self.pre;
-            }
-            Key::Minus | Key::Plus | Key::SignHere => {
-                if self.sign != SignPlace::None {
-                    let name = match key {
-                        Key::Minus => "MI",
-                        Key::Plus => "PL",
-                        _ => "SG",
-                    };
-                    return Err(syntax(&format!("cannot use \"S\" and \"{name}\" together")));
-                }
-                self.minus |= key != Key::Plus;
-                self.plus |= key != Key::Minus;
-            }
-            Key::Brackets => {
-                if self.sign != SignPlace::None || self.plus || self.minus {
-                    return Err(syntax(
-                        "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together",
-                    ));
-                }
-                self.brackets = true;
+            Key::Sign | Key::Minus | Key::Plus | Key::SignHere | Key::Brackets => {
+                self.note_sign(key)?;
             }
             Key::Roman(lower) => self.roman = Some(lower),
-            Key::Shift => {
-                if self.point {
-                    return Err(syntax("cannot use \"V\" and decimal point together"));
-                }
+            Key::Shift if self.point => {
+                return Err(syntax("cannot use \"V\" and decimal point together"));
             }
             Key::Exponent => {
                 if self.exponent {
@@ -236,6 +205,43 @@ impl Picture {
                 self.exponent = true;
             }
             _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Picture {
+    /// Only one way to show the sign may be asked for.
+    fn note_sign(&mut self, key: Key) -> Result<()> {
+        let beside = self.sign != SignPlace::None;
+        let alone = |found: bool, message: &str| if found { Err(syntax(message)) } else { Ok(()) };
+        match key {
+            Key::Sign => {
+                alone(beside, "cannot use \"S\" twice")?;
+                alone(
+                    self.plus || self.minus || self.brackets,
+                    "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together",
+                )?;
+                self.sign = if self.point { SignPlace::After } else { SignPlace::Before };
+                self.sign_at = self.pre;
+            }
+            Key::Brackets => {
+                alone(
+                    beside || self.plus || self.minus,
+                    "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together",
+                )?;
+                self.brackets = true;
+            }
+            key => {
+                let name = match key {
+                    Key::Minus => "MI",
+                    Key::Plus => "PL",
+                    _ => "SG",
+                };
+                alone(beside, &format!("cannot use \"S\" and \"{name}\" together"))?;
+                self.minus |= key != Key::Plus;
+                self.plus |= key != Key::Minus;
+            }
         }
         Ok(())
     }
@@ -463,11 +469,7 @@ impl Layout<'_> {
                     self.out.push(' ');
                 }
             }
-            Key::Currency => {
-                if !self.p.fill {
-                    self.out.push(' ');
-                }
-            }
+            Key::Currency if !self.p.fill => self.out.push(' '),
             Key::Minus | Key::Plus => {
                 let shown = self.negative == (key == Key::Minus);
                 if shown {
@@ -586,11 +588,8 @@ fn number_from(text: &str, picture: &str) -> Result<Numeric> {
                 if digits.is_empty() {
                     sign(&mut input);
                 }
-                if let Some(d) = input.next_if(char::is_ascii_digit) {
-                    digits.push(d);
-                } else if !digits.contains('.') && input.peek() == Some(&'.') {
-                    // Fewer digits than places: the point comes at its own place.
-                }
+                // With fewer digits than places the point waits for its own place.
+                digits.extend(input.next_if(char::is_ascii_digit));
             }
             Key::Point => {
                 while !digits.contains('.') {
@@ -632,7 +631,7 @@ fn number_from(text: &str, picture: &str) -> Result<Numeric> {
     } else {
         value
     };
-    Ok(if negative { value.neg() } else { value })
+    Ok(if negative { value.negated() } else { value })
 }
 
 fns! {

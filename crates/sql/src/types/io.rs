@@ -201,11 +201,11 @@ fn write_tid(v: RowId, out: &mut Vec<u8>) {
 
 /// A `reg*` value as the session names it; its number when there is no session or it fails.
 fn write_oid(v: u32, ty: Oid, cx: &Output<'_>, out: &mut Vec<u8>) {
-    if let (Some((_, function)), Some(session)) = (reg_functions(ty), cx.session) {
-        if let Ok(Datum::Text(name)) = session.call(function, &[Datum::Oid(v)]) {
-            out.extend_from_slice(name.as_bytes());
-            return;
-        }
+    if let (Some((_, function)), Some(session)) = (reg_functions(ty), cx.session)
+        && let Ok(Datum::Text(name)) = session.call(function, &[Datum::Oid(v)])
+    {
+        out.extend_from_slice(name.as_bytes());
+        return;
     }
     scalar::write_int(v, out);
 }

@@ -143,10 +143,11 @@ impl<'a> Reader<'a> {
         }
         // A blank or separator in the template matches one or more of either, or nothing.
         self.skip_blanks();
-        if let Some(found) = self.rest.chars().next() {
-            if is_separator(found) && !(matches!(found, '-' | '+') && c.is_ascii_whitespace()) {
-                self.rest = &self.rest[1..];
-            }
+        if let Some(found) = self.rest.chars().next()
+            && is_separator(found)
+            && !(matches!(found, '-' | '+') && c.is_ascii_whitespace())
+        {
+            self.rest = &self.rest[1..];
         }
     }
 

@@ -165,7 +165,7 @@ impl Interval {
 }
 
 fn to_i32(v: f64) -> Result<i32> {
-    if v.is_nan() || v >= 2_147_483_648.0 || v < -2_147_483_648.0 {
+    if !(-2_147_483_648.0..2_147_483_648.0).contains(&v) {
         return Err(interval_range());
     }
     Ok(v as i32)
@@ -366,7 +366,7 @@ fn write_iso(i: &Interval, out: &mut Vec<u8>) {
         return out.extend_from_slice(b"PT0S");
     }
     let p = Parts::of(i);
-    let mut part = |value: i64, unit: u8, out: &mut Vec<u8>| {
+    let part = |value: i64, unit: u8, out: &mut Vec<u8>| {
         if value != 0 {
             write_int(value, out);
             out.push(unit);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   1999-01-08 04:05:06.789-8     Date "1999-01-08"  Time "04:05:06.789"  Zone "-8"
-//!   Jan 8, 99 4:05 PM PST         Word "jan" Number "8" Number "99" Time "4:05" Word "pm" Word "pst"
+//!   Jan 8, 99 4:05 PM PST         Word "jan" Number "8" Number "99" Time "4:05" Word "pm" ...
 //! ```
 
 /// What a field looks like; what it means is the parser's affair.

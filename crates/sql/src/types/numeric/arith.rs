@@ -44,7 +44,7 @@ pub fn add(a: &Numeric, b: &Numeric) -> Result<Numeric> {
 }
 
 pub fn sub(a: &Numeric, b: &Numeric) -> Result<Numeric> {
-    add(a, &b.clone().neg())
+    add(a, &b.clone().negated())
 }
 
 /// Weights of the first and last digit of either value.
@@ -98,12 +98,11 @@ pub fn mul(a: &Numeric, b: &Numeric) -> Result<Numeric> {
         return Ok(special);
     }
     let scale = a.dscale() + b.dscale();
-    if a.digits.len() + b.digits.len() <= 9 {
-        if let (Some(x), Some(y)) = (a.to_i128(a.dscale()), b.to_i128(b.dscale())) {
-            if let Some(product) = x.checked_mul(y) {
-                return finish_scale(Numeric::from_i128(product, scale), scale);
-            }
-        }
+    if a.digits.len() + b.digits.len() <= 9
+        && let (Some(x), Some(y)) = (a.to_i128(a.dscale()), b.to_i128(b.dscale()))
+        && let Some(product) = x.checked_mul(y)
+    {
+        return finish_scale(Numeric::from_i128(product, scale), scale);
     }
     let mut acc: SmallVec<[u64; 32]> = smallvec![0; a.digits.len() + b.digits.len()];
     for (i, x) in a.digits.iter().enumerate() {

@@ -10,12 +10,12 @@ use crate::error::{Result, SqlError, State};
 use num_bigint::{BigInt, BigUint};
 use num_integer::Integer;
 use num_traits::{One, Signed, ToPrimitive, Zero};
+use std::f64::consts::LOG10_E;
 
 const GUARD: i32 = 14;
 /// exp() of anything beyond is out of the format or invisible.
 const MAX_EXPONENT: f64 = 6000.0;
 const MAX_RESULT_SCALE: f64 = 2000.0;
-const LOG10_E: f64 = 0.434_294_481_903_252;
 /// Exact integer powers are used while the result has fewer decimal digits than this.
 const EXACT_POWER_DIGITS: i64 = 20_000;
 
@@ -319,10 +319,10 @@ pub fn power(base: &Numeric, exponent: &Numeric) -> Result<Numeric> {
             "a negative number raised to a non-integer power yields a complex result",
         ));
     }
-    if exponent.is_integer() {
-        if let Some(n) = exponent.to_i128(0).and_then(|v| i32::try_from(v).ok()) {
-            return integer_power(base, n, shown(MIN_SIG_DIGITS, &[base.dscale()]));
-        }
+    if exponent.is_integer()
+        && let Some(n) = exponent.to_i128(0).and_then(|v| i32::try_from(v).ok())
+    {
+        return integer_power(base, n, shown(MIN_SIG_DIGITS, &[base.dscale()]));
     }
     if base.is_zero() {
         return Ok(Numeric::zero(MIN_SIG_DIGITS));
@@ -342,7 +342,7 @@ fn general_power(base: &Numeric, exponent: &Numeric) -> Result<Numeric> {
     let weight = product * LOG10_E;
     let scale = shown(MIN_SIG_DIGITS - weight as i32, &[base.dscale(), exponent.dscale()]);
     let result = power_by_logarithm(&base, exponent, weight, scale)?;
-    Ok(if negative { result.neg() } else { result })
+    Ok(if negative { result.negated() } else { result })
 }
 
 /// exp(exponent * ln(base)) with `scale` digits; `weight` is about log10 of the result.
@@ -391,7 +391,7 @@ fn integer_power(base: &Numeric, n: i32, scale: i32) -> Result<Numeric> {
     }
     let exponent = Numeric::from(i64::from(n));
     let result = power_by_logarithm(&base.clone().abs(), &exponent, weight, scale)?;
-    Ok(if negative { result.neg() } else { result })
+    Ok(if negative { result.negated() } else { result })
 }
 
 /// ln of the magnitude, as a float.

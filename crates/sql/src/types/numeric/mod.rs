@@ -222,7 +222,7 @@ impl Numeric {
         Some(if self.sign == Sign::Negative { -v } else { v })
     }
 
-    pub fn neg(mut self) -> Numeric {
+    pub fn negated(mut self) -> Numeric {
         self.sign = match self.sign {
             Sign::Positive if !self.digits.is_empty() => Sign::Negative,
             Sign::Negative => Sign::Positive,
@@ -234,7 +234,7 @@ impl Numeric {
     }
 
     pub fn abs(self) -> Numeric {
-        if self.is_negative() { self.neg() } else { self }
+        if self.is_negative() { self.negated() } else { self }
     }
 
     pub fn with_dscale(mut self, dscale: i32) -> Numeric {
