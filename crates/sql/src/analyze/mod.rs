@@ -8,7 +8,8 @@
 //!     resolve.rs    overloads      coerce.rs  conversions      typename.rs  type names
 //!     select.rs, from.rs, setop.rs, aggregate.rs               queries
 //!     dml.rs        writes
-//!     ddl.rs, table.rs, constraint.rs, index.rs, alter.rs, utility.rs, copy.rs: the rest, as plain structs
+//!     ddl.rs, table.rs, constraint.rs, index.rs, alter.rs, utility.rs, copy.rs: the rest,
+//!                   as plain structs
 //!   deparse.rs    bound expressions and queries back to canonical SQL
 //! ```
 //!

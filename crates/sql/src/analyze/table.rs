@@ -34,6 +34,21 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// A table without columns yet.
+    fn new(name: &str, schema: Option<Oid>, persistence: Persistence) -> Shape {
+        Shape {
+            name: name.to_owned(),
+            schema,
+            columns: Vec::new(),
+            persistence,
+            existing: None,
+            has_primary: false,
+            primary: None,
+            keys: Vec::new(),
+            names: Names { relations: vec![name.to_owned()], constraints: Vec::new() },
+        }
+    }
+
     pub(crate) fn of(table: &Arc<TableDef>) -> Shape {
         let column =
             |c: &ColumnDef| RangeColumn { name: c.name.clone(), ty: c.ty, dropped: c.dropped };
@@ -102,21 +117,11 @@ impl Binder<'_> {
             }
             return Err(self.already_exists(&name.relname));
         }
-        let mut shape = Shape {
-            name: name.relname.clone(),
-            schema: match schema {
-                TargetSchema::Named(s) => Some(s),
-                TargetSchema::Temporary => self.cx.temp_schema,
-            },
-            columns: Vec::new(),
-            persistence,
-            existing: None,
-            has_primary: false,
-            primary: None,
-            keys: Vec::new(),
-            names: Names::default(),
+        let place = match schema {
+            TargetSchema::Named(s) => Some(s),
+            TargetSchema::Temporary => self.cx.temp_schema,
         };
-        shape.names.relations.push(name.relname.clone());
+        let mut shape = Shape::new(&name.relname, place, persistence);
         let mut table = CreateTable {
             schema,
             name: name.relname.clone(),

@@ -75,11 +75,12 @@ fn views_bind_again_to_the_same_text() {
         (
             "with recursive r(n) as (values (1) union all select n + 1 from r where n < 5) \
           select n from r",
-            "WITH RECURSIVE r(n) AS ( SELECT 1 AS column1 UNION ALL SELECT (r_1.n + 1) AS \"?column?\" \
-          FROM r r_1 WHERE (r_1.n < 5)) SELECT n FROM r",
+            "WITH RECURSIVE r(n) AS ( SELECT 1 AS column1 UNION ALL \
+          SELECT (r_1.n + 1) AS \"?column?\" FROM r r_1 WHERE (r_1.n < 5)) SELECT n FROM r",
         ),
         (
-            "select a from t where exists (select 1 from u where u.a = t.a) and a in (select id from u)",
+            "select a from t where exists (select 1 from u where u.a = t.a) \
+          and a in (select id from u)",
             "SELECT a FROM public.t WHERE ((EXISTS ( SELECT 1 AS \"?column?\" FROM public.u \
           WHERE (u.a = t.a))) AND (a IN ( SELECT u.id FROM public.u)))",
         ),
@@ -96,8 +97,8 @@ fn views_bind_again_to_the_same_text() {
             "SELECT a FROM public.t \"T 1\" WHERE (b = 'x'::text)",
         ),
         (
-            "select sum(a) over (partition by b order by a rows between 1 preceding and current row) \
-          as s from t",
+            "select sum(a) over (partition by b order by a rows between 1 preceding \
+          and current row) as s from t",
             "SELECT sum(a) OVER (PARTITION BY b ORDER BY a ROWS BETWEEN 1 PRECEDING AND \
           CURRENT ROW) AS s FROM public.t",
         ),
