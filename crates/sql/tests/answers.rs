@@ -1,0 +1,265 @@
+//! Golden scripts: SQL statements and what they answer, one file a topic.
+//!
+//! ```text
+//!   select 1 as one;            a statement, up to its semicolon at the end of a line
+//!   ----
+//!   one                         the answer, up to an empty line
+//!   1
+//!   SELECT 1
+//!
+//!   b: update t set x = 1;      the same in session b (without a name: session a)
+//!   ----
+//!   (waits)                     the session is blocked; statements of others follow ...
+//!
+//!   b: ...                      ... and this goes on with it
+//!   ----
+//!   UPDATE 1
+//! ```
+//!
+//! `REWRITE=1 cargo test -p inkling-sql --test answers` writes what came out; the diff is reviewed.
+
+use inkling_sql::error::{Result, SqlError};
+use inkling_sql::functions::FnContext;
+use inkling_sql::session::{CopyInfo, Database, Progress, RowSink, Session, SessionParams};
+use inkling_sql::settings::ServerSettings;
+use inkling_sql::types::{self, Datum, TypeRef};
+use inkling_sql::session::ColumnDesc;
+use inkling_storage::engine::{Engine, EngineOptions};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Writes rows as lines, columns separated by a bar.
+#[derive(Default)]
+struct Lines {
+    out: String,
+}
+
+impl RowSink for Lines {
+    fn row(&mut self, values: &[Datum], tys: &[TypeRef], cx: &dyn FnContext) -> Result<()> {
+        let mut line = Vec::new();
+        for (i, (value, ty)) in values.iter().zip(tys).enumerate() {
+            if i > 0 {
+                line.extend_from_slice(b" | ");
+            }
+            match value {
+                Datum::Null => line.extend_from_slice(b"NULL"),
+                value => types::output(value, ty.oid, cx, &mut line),
+            }
+        }
+        self.out.push_str(String::from_utf8_lossy(&line).trim_end());
+        self.out.push('\n');
+        Ok(())
+    }
+    fn columns(&mut self, columns: &[ColumnDesc]) -> Result<()> {
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        let _ = writeln!(self.out, "{}", names.join(" | "));
+        Ok(())
+    }
+    fn copy_out_begin(&mut self, _info: CopyInfo) -> Result<()> {
+        Ok(())
+    }
+    fn copy_data(&mut self, data: &[u8]) -> Result<()> {
+        self.out.push_str(&String::from_utf8_lossy(data));
+        Ok(())
+    }
+    fn full(&self) -> bool {
+        false
+    }
+    fn notice(&mut self, notice: SqlError) {
+        let _ = writeln!(self.out, "{notice}");
+    }
+}
+
+/// How long a statement may take before it counts as blocked.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+struct Client {
+    session: Session,
+    blocked: bool,
+    sink: Lines,
+}
+
+impl Client {
+    fn new(db: &Arc<Database>, pid: i32) -> Client {
+        let params = SessionParams {
+            user: "postgres".into(),
+            database: "postgres".into(),
+            pid,
+            ..SessionParams::default()
+        };
+        let session = Session::new(db, params).expect("a session");
+        Client { session, blocked: false, sink: Lines::default() }
+    }
+
+    fn run(&mut self, sql: &str, copy: Option<&str>) -> String {
+        if !self.blocked {
+            self.session.begin_message();
+            if let Err(e) = self.start(sql) {
+                return self.failed(&e);
+            }
+        }
+        self.blocked = false;
+        match self.drive(copy) {
+            Ok(true) => std::mem::take(&mut self.sink.out),
+            Ok(false) => {
+                self.blocked = true;
+                "(waits)\n".to_owned()
+            }
+            Err(e) => self.failed(&e),
+        }
+    }
+
+    fn start(&mut self, sql: &str) -> Result<()> {
+        let mut parsed = self.session.parse_statements(sql)?;
+        assert_eq!(parsed.len(), 1, "one statement at a time: {sql}");
+        let params = inkling_sql::analyze::ParamTypes::none();
+        let prepared = self.session.prepare_parsed(parsed.pop(), params, true)?;
+        if let Some(columns) = prepared.columns() {
+            self.sink.columns(columns)?;
+        }
+        self.session.bind("", prepared, Vec::new())
+    }
+
+    /// False: blocked.
+    fn drive(&mut self, copy: Option<&str>) -> Result<bool> {
+        loop {
+            match self.session.step("", &mut self.sink, 0)? {
+                Progress::Wait(handle) => {
+                    if !handle.block_for(PATIENCE) {
+                        return Ok(false);
+                    }
+                }
+                Progress::CopyIn(_) => {
+                    self.session.copy_data("", copy.unwrap_or_default().as_bytes())?;
+                    self.session.copy_done("")?;
+                }
+                Progress::FlushRows | Progress::Suspended => {}
+                Progress::Complete(tag) => {
+                    self.session.finish_implicit()?;
+                    while let Some(handle) = self.session.answer_barrier()? {
+                        handle.block();
+                    }
+                    self.notices();
+                    let _ = writeln!(self.sink.out, "{tag}");
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn notices(&mut self) {
+        for n in self.session.take_notices() {
+            let _ = writeln!(self.sink.out, "{n}");
+        }
+    }
+
+    fn failed(&mut self, e: &SqlError) -> String {
+        self.session.statement_failed();
+        self.notices();
+        let out = &mut self.sink.out;
+        let _ = writeln!(out, "{e} ({})", e.state.code());
+        if let Some(detail) = e.get_detail().filter(|_| e.state.code() != "40P01") {
+            let _ = writeln!(out, "DETAIL:  {detail}");
+        }
+        if let Some(hint) = e.get_hint() {
+            let _ = writeln!(out, "HINT:  {hint}");
+        }
+        if let Some(context) = e.get_context() {
+            let _ = writeln!(out, "CONTEXT:  {context}");
+        }
+        std::mem::take(&mut self.sink.out)
+    }
+}
+
+/// One statement with the answer that the file has.
+struct Piece {
+    /// Comments and empty lines before it.
+    before: String,
+    client: String,
+    sql: String,
+    copy: Option<String>,
+    text: String,
+}
+
+fn pieces(file: &str) -> Vec<Piece> {
+    let mut out = Vec::new();
+    let (mut before, mut text) = (String::new(), String::new());
+    let mut lines = file.lines();
+    while let Some(line) = lines.next() {
+        if text.is_empty() && (line.is_empty() || line.starts_with('#')) {
+            before.push_str(line);
+            before.push('\n');
+            continue;
+        }
+        if line != "----" {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        }
+        for answer in lines.by_ref() {
+            if answer.is_empty() {
+                break;
+            }
+        }
+        let (sql, copy) = match text.split_once(";\n") {
+            Some((sql, data)) if !data.is_empty() => (sql.to_owned(), Some(data.to_owned())),
+            _ => (text.trim_end().trim_end_matches(';').to_owned(), None),
+        };
+        let (client, sql) = match sql.split_once(": ") {
+            Some((name, rest)) if name.len() == 1 => (name.to_owned(), rest.to_owned()),
+            _ => ("a".to_owned(), sql),
+        };
+        let before = std::mem::take(&mut before);
+        out.push(Piece { before, client, sql, copy, text: std::mem::take(&mut text) });
+    }
+    out
+}
+
+fn run_script(path: &Path) -> (String, String) {
+    let file = std::fs::read_to_string(path).expect("a script");
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = EngineOptions { fsync: false, ..EngineOptions::default() };
+    let (engine, _) = Engine::open_dir(dir.path(), options).expect("an engine");
+    let db = Database::open(engine, ServerSettings::default()).expect("a database");
+    let mut clients: BTreeMap<String, Client> = BTreeMap::new();
+    let mut out = String::new();
+    for p in pieces(&file) {
+        let pid = clients.len() as i32 + 1;
+        let client = clients.entry(p.client).or_insert_with(|| Client::new(&db, pid));
+        let answer = client.run(&p.sql, p.copy.as_deref());
+        let _ = writeln!(out, "{}{}----\n{answer}", p.before, p.text);
+    }
+    drop(clients);
+    (file, out)
+}
+
+#[test]
+fn scripts_answer_what_they_say() {
+    let dir: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/answers");
+    let rewrite = std::env::var_os("REWRITE").is_some();
+    let only = std::env::var("SCRIPT").ok();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(dir).expect("scripts").map(|f| f.expect("a file").path()).collect();
+    files.sort();
+    let mut failed = Vec::new();
+    for path in files {
+        if only.as_ref().is_some_and(|o| !path.to_string_lossy().contains(o.as_str())) {
+            continue;
+        }
+        let (file, out) = run_script(&path);
+        if rewrite {
+            std::fs::write(&path, &out).expect("written");
+        } else if file.trim_end() != out.trim_end() {
+            for (i, (a, b)) in file.lines().zip(out.lines()).enumerate() {
+                if a != b {
+                    failed.push(format!("{}:{}: {a:?} is {b:?}", path.display(), i + 1));
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
