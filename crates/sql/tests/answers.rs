@@ -1,4 +1,4 @@
-//! Golden scripts: SQL statements and what they answer, one file a topic.
+//! Answers: SQL statements of one or more sessions and what they answer, one file a topic.
 //!
 //! ```text
 //!   select 1 as one;            a statement, up to its semicolon at the end of a line
@@ -14,6 +14,8 @@
 //!   b: ...                      ... and this goes on with it
 //!   ----
 //!   UPDATE 1
+//!
+//!   @sleep;                     gives the deadlock detector its time
 //! ```
 //!
 //! `REWRITE=1 cargo test -p inkling-sql --test answers` writes what came out; the diff is reviewed.
@@ -117,10 +119,12 @@ impl Client {
         assert_eq!(parsed.len(), 1, "one statement at a time: {sql}");
         let params = inkling_sql::analyze::ParamTypes::none();
         let prepared = self.session.prepare_parsed(parsed.pop(), params, true)?;
-        if let Some(columns) = prepared.columns() {
-            self.sink.columns(columns)?;
+        let columns = prepared.columns().map(<[ColumnDesc]>::to_vec);
+        self.session.bind("", prepared, Vec::new())?;
+        if let (Some(columns), false) = (columns, self.session.portal("")?.tells_columns()) {
+            self.sink.columns(&columns)?;
         }
-        self.session.bind("", prepared, Vec::new())
+        Ok(())
     }
 
     /// False: blocked.
@@ -227,6 +231,12 @@ fn run_script(path: &Path) -> (String, String) {
     let mut clients: BTreeMap<String, Client> = BTreeMap::new();
     let mut out = String::new();
     for p in pieces(&file) {
+        if p.sql == "@sleep" {
+            // Longer than deadlock_timeout.
+            std::thread::sleep(Duration::from_millis(1500));
+            let _ = writeln!(out, "{}{}----\n", p.before, p.text);
+            continue;
+        }
         let pid = clients.len() as i32 + 1;
         let client = clients.entry(p.client).or_insert_with(|| Client::new(&db, pid));
         let answer = client.run(&p.sql, p.copy.as_deref());

@@ -217,7 +217,8 @@ impl Running {
     pub fn processed(&self) -> u64 {
         match self.plan.kind {
             StatementKind::Select => self.rows,
-            _ => self.written + self.rows,
+            // Operators that write count every row, given back or not.
+            _ => self.written,
         }
     }
 

@@ -71,6 +71,7 @@ impl SubPlanState {
     pub fn reset(&mut self) {
         self.value = None;
         self.rows = None;
+        self.started = false;
     }
 
     fn start(&mut self, cx: &mut ExecCx<'_>) -> Result<()> {

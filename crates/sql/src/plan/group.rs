@@ -15,7 +15,6 @@ use super::walk::{self, visit};
 use super::*;
 use crate::analyze::bound::*;
 use crate::error::{Result, SqlError, State};
-use crate::types::Datum;
 
 impl Planner<'_> {
     pub(super) fn finish_select(
@@ -300,13 +299,9 @@ impl Planner<'_> {
         if limit.is_none() && offset.is_none() {
             return Ok(child);
         }
-        let count = |e: &Option<Expr>| match e {
-            Some(Expr::Const { value: Datum::Int8(n), .. }) => Some(*n as f64),
-            Some(Expr::Const { value: Datum::Null, .. }) | None => None,
-            Some(_) => Some(UNKNOWN_LIMIT),
-        };
-        let skip = count(offset).unwrap_or(0.0);
-        let rows = count(limit).map_or(child.rows - skip, |l| l.min(child.rows - skip)).max(1.0);
+        let skip = offset.as_ref().and_then(|e| self.row_count(e)).unwrap_or(0.0);
+        let most = limit.as_ref().and_then(|e| self.row_count(e));
+        let rows = most.map_or(child.rows - skip, |l| l.min(child.rows - skip)).max(1.0);
         let run = (child.cost.total - child.cost.startup) / child.rows.max(1.0);
         let mut plan = Plan::over(&child, Op::Result, rows, 0.0);
         plan.cost.startup = child.cost.startup + run * skip;

@@ -513,16 +513,24 @@ impl<'a> Planner<'a> {
         Ok((plan, recheck, extra))
     }
 
+    /// How many rows a LIMIT or OFFSET says; `None` for NULL, which means no limit.
+    pub(super) fn row_count(&mut self, e: &Expr) -> Option<f64> {
+        if walk::any(e, &mut |e, _| matches!(e, Expr::Subquery(_))) {
+            return Some(estimate::UNKNOWN_LIMIT);
+        }
+        match self.compile(e) {
+            Ok(Ex::Const(Datum::Int8(n))) => Some(n as f64),
+            Ok(Ex::Const(_)) => None,
+            _ => Some(estimate::UNKNOWN_LIMIT),
+        }
+    }
+
     /// The order that would save a sort, when few rows are wanted in it.
-    fn wanted_order(&self, q: &Query) -> Option<join::Wanted> {
+    fn wanted_order(&mut self, q: &Query) -> Option<join::Wanted> {
         if q.grouped || !q.group_by.is_empty() || q.distinct.is_some() || q.order_by.is_empty() {
             return None;
         }
-        let limit = match &q.limit {
-            Some(Expr::Const { value: Datum::Int8(n), .. }) => Some(*n as f64),
-            Some(_) => Some(estimate::UNKNOWN_LIMIT),
-            None => None,
-        };
+        let limit = q.limit.as_ref().and_then(|e| self.row_count(e));
         let vars: Option<Vec<(Var, bool, bool)>> = q
             .order_by
             .iter()

@@ -100,7 +100,7 @@ impl Session {
         let tx = self.tx.as_ref().ok_or_else(no_transaction)?.borrow();
         let locks = &self.around.db.engine.locks;
         for (table, usage) in &plan.tables {
-            if *usage == TableUse::Write && tx.is_read_only() {
+            if *usage != TableUse::Read && tx.is_read_only() {
                 return Err(read_only(plan.kind));
             }
             let tag = LockTag::Relation(table.oid.0);
@@ -233,7 +233,8 @@ pub(super) fn lock_mode(usage: TableUse) -> LockMode {
 
 fn read_only(kind: StatementKind) -> SqlError {
     let verb = match kind {
-        StatementKind::Select => "SELECT",
+        // A plain SELECT only reads: this one locks rows.
+        StatementKind::Select => "SELECT FOR UPDATE",
         StatementKind::Insert => "INSERT",
         StatementKind::Update => "UPDATE",
         StatementKind::Delete => "DELETE",
