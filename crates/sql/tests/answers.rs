@@ -22,10 +22,10 @@
 
 use inkling_sql::error::{Result, SqlError};
 use inkling_sql::functions::FnContext;
+use inkling_sql::session::ColumnDesc;
 use inkling_sql::session::{CopyInfo, Database, Progress, RowSink, Session, SessionParams};
 use inkling_sql::settings::ServerSettings;
 use inkling_sql::types::{self, Datum, TypeRef};
-use inkling_sql::session::ColumnDesc;
 use inkling_storage::engine::{Engine, EngineOptions};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
