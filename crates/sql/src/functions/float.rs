@@ -318,7 +318,7 @@ pub fn random_bits(cx: &dyn FnContext) -> u64 {
 }
 
 fns! {
-    fn random(cx;) -> f64 { (random_bits(cx) >> 11) as f64 / (1u64 << 53) as f64 }
+    fn random(cx;) -> f64 { (random_bits(cx) >> 12) as f64 / (1u64 << 52) as f64 }
     fn setseed(cx; seed: f64) -> &'static str {
         if !(-1.0..=1.0).contains(&seed) {
             return Err(SqlError::new(

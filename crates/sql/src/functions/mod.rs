@@ -16,6 +16,8 @@ pub(crate) mod datetime_parts;
 pub(crate) mod digest;
 pub(crate) mod float;
 #[cfg(test)]
+mod aggregate_tests;
+#[cfg(test)]
 mod golden;
 pub(crate) mod int;
 pub(crate) mod io;
