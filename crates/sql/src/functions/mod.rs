@@ -8,6 +8,8 @@ use crate::error::Result;
 use crate::types::{Datum, Oid};
 
 pub(crate) mod aggregate;
+#[cfg(test)]
+mod aggregate_tests;
 pub(crate) mod args;
 pub(crate) mod array;
 pub(crate) mod compare;
@@ -15,8 +17,6 @@ pub(crate) mod datetime;
 pub(crate) mod datetime_parts;
 pub(crate) mod digest;
 pub(crate) mod float;
-#[cfg(test)]
-mod aggregate_tests;
 #[cfg(test)]
 mod golden;
 pub(crate) mod int;
