@@ -106,7 +106,7 @@ pub struct Lsn(u64);
 
 impl Lsn {
     pub const INVALID: Lsn = Lsn(0);
-    pub const MAX: Lsn = Lsn(u64::MAX & !(Self::ALIGN - 1));
+    pub const MAX: Lsn = Lsn(!(Self::ALIGN - 1));
     /// Positions are multiples of this many bytes; the low bits are free for flags.
     pub const ALIGN: u64 = 8;
 

@@ -479,16 +479,6 @@ impl<'p> Node<'p> {
         }
         Ok(low)
     }
-
-    /// Index of the item that leads to `child`, if there is one.
-    pub fn position_of_child(&self, child: BlockNo) -> Read<Option<usize>> {
-        for i in 0..self.len() {
-            if self.item(i)?.child.block == child {
-                return Ok(Some(i));
-            }
-        }
-        Ok(None)
-    }
 }
 
 /// What the meta page says.

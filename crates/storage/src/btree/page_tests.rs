@@ -314,7 +314,6 @@ proptest! {
             let _ = node.lower_bound(Pos::before(&key));
             let _ = node.upper_bound(Pos::after(&key));
             let _ = node.high();
-            let _ = node.position_of_child(3);
             let _ = Overflow { node, at: 1, new: entry(&key, 1) }.choose(90);
         }
         let link = Link::new(5, 5);

@@ -65,10 +65,10 @@ impl Checker<'_> {
             match page::line(p, slot).map(|l| (l, l.state())) {
                 Some((l, LineState::Normal)) => self.tuple(p, slot, l),
                 Some((l, LineState::Redirect)) => self.redirect(p, slot, l.target()),
-                Some((l, LineState::Unused)) => {
-                    if l == Line::UNUSED && p.flags() & page::FREE_LINES == 0 {
-                        self.report(slot, "unused line pointer on a page that says it has none");
-                    }
+                Some((l, LineState::Unused))
+                    if l == Line::UNUSED && p.flags() & page::FREE_LINES == 0 =>
+                {
+                    self.report(slot, "unused line pointer on a page that says it has none");
                 }
                 _ => {}
             }

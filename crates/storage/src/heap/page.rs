@@ -216,7 +216,9 @@ impl Line {
         (self.0 & 0x7FFF) as u16
     }
 
+    /// Bytes of the tuple; 0 for line pointers without one.
     #[inline]
+    #[allow(clippy::len_without_is_empty)] // A length in bytes, not a collection.
     pub const fn len(self) -> u16 {
         (self.0 >> 17) as u16
     }

@@ -288,7 +288,7 @@ impl<'a> Vacuum<'a> {
         left: Left,
     ) -> Result<ExclusiveGuard<'a>> {
         let block = guard.id().block;
-        let bits = u8::from(left.visible) * VM_VISIBLE | u8::from(left.frozen) * VM_FROZEN;
+        let bits = (u8::from(left.visible) * VM_VISIBLE) | (u8::from(left.frozen) * VM_FROZEN);
         let set_flag = left.visible && guard.flags() & ALL_VISIBLE == 0;
         let set_bits = bits & !vmap::bits_of(&vm.clone().share(), block) != 0;
         if lists.is_empty() && freeze.is_empty() && !set_flag && !set_bits {
@@ -359,7 +359,7 @@ impl<'a> Vacuum<'a> {
             apply(&mut cs, at, &HeapOp::SetAllVisible);
             self.stats.pages_all_visible += 1;
             self.stats.pages_all_frozen += u64::from(left.frozen);
-            let bits = VM_VISIBLE | u8::from(left.frozen) * VM_FROZEN;
+            let bits = VM_VISIBLE | (u8::from(left.frozen) * VM_FROZEN);
             let vm_at = cs.add(vm.exclusive());
             cs.apply(vm_at, &VmOp { block, bits });
         }
