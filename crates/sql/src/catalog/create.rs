@@ -96,14 +96,7 @@ fn write_views(
         }
         let statement = binder
             .bind_view(&catalog, schema, name, query)
-            .map_err(|e| SqlError::internal(format!("system view {name}: {}", e.message())));
-        let statement = match statement {
-            Ok(s) => s,
-            Err(e) => {
-                eprintln!("{e}");
-                continue;
-            }
-        };
+            .map_err(|e| SqlError::internal(format!("system view {name}: {}", e.message())))?;
         let mut cx = DdlContext {
             engine,
             tx,

@@ -71,6 +71,13 @@ builtins! { SESSIONS
     1945 pg_stat_get_db_blocks_hit(OID) INT8 "ss" = SESSION;
     1972 pg_stat_get_tuples_hot_updated(OID) INT8 "ss" = SESSION;
     1993 shobj_description(OID NAME) TEXT "ss" = SESSION;
+    2022 pg_stat_get_activity(INT4) RECORD "nv" {
+        datid OID datname NAME pid INT4 leader_pid INT4 usesysid OID usename NAME
+        application_name TEXT client_addr TEXT client_hostname TEXT client_port INT4
+        backend_start TIMESTAMPTZ xact_start TIMESTAMPTZ query_start TIMESTAMPTZ
+        state_change TIMESTAMPTZ wait_event_type TEXT wait_event TEXT state TEXT
+        backend_xid XID backend_xmin XID query_id INT8 query TEXT backend_type TEXT
+    } = SESSION_SET;
     2026 pg_backend_pid() INT4 "ss" = SESSION;
     2034 pg_conf_load_time() TIMESTAMPTZ "ss" = SESSION;
     2077 current_setting(TEXT) TEXT "ss" = SESSION;
