@@ -1,14 +1,14 @@
 //! House rules, checked as a test: what a reviewer would otherwise have to say every time.
 //!
-//! | rule                                                             | why                          |
-//! |------------------------------------------------------------------|------------------------------|
-//! | files have at most 1,000 lines, functions at most 70              | a reader's screen and memory |
-//! | lines have at most 100 columns (long string literals excepted)   | side-by-side reading         |
-//! | no leftovers (`todo!`, `FIXME`, `dbg!`, ignored tests)            | finish or refuse by name     |
-//! | no `.unwrap()` outside tests                                      | errors are values            |
-//! | `unsafe` only in the listed files                                 | few places to audit          |
-//! | every source file opens with a `//!` essay                        | a newcomer's first question  |
-//! | every storage directory has a README                              | rules that code can cite     |
+//! | rule                                                        | why                     |
+//! |-------------------------------------------------------------|-------------------------|
+//! | files have at most 1,000 lines, functions at most 70         | a screen, and memory    |
+//! | lines have at most 100 columns (long literals excepted)     | side-by-side reading    |
+//! | nothing unfinished is left, no test is ignored              | finish or refuse        |
+//! | no `.unwrap()` outside tests                                | errors are values       |
+//! | `unsafe` only in the listed files                           | few places to audit     |
+//! | every source file opens with a `//!` essay                  | a newcomer's question   |
+//! | every storage directory has a README                        | rules that can be cited |
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/storage/src/buffer/frames.rs",
     "crates/storage/src/txn/window.rs",
     "crates/storage/src/wal/ring.rs",
+    // The grammar's C interface; the crate's own wrapper loses error positions.
+    "crates/sql/src/analyze/parse.rs",
 ];
 
 fn root() -> PathBuf {
@@ -91,7 +93,8 @@ fn functions(text: &str) -> Vec<(String, usize, usize)> {
                         || w.ends_with(')')
                 })
         });
-        if !is_fn || code.ends_with(';') {
+        let in_macro = code.contains("fn $");
+        if !is_fn || in_macro || code.ends_with(';') || code.ends_with('}') {
             continue;
         }
         let close = format!("{}}}", " ".repeat(indent));
@@ -118,8 +121,7 @@ fn functions_stay_short() {
 
 #[test]
 fn function_lengths_are_measured() {
-    let text =
-        "impl X {\n    pub fn a(&self) {\n        b();\n    }\n}\nfn c();\nconst fn d() {\n}\n";
+    let text = "impl X {\n    pub fn a(&self) {\n        b();\n    }\n}\nfn c();\nconst fn d() {\n}\nfn e() {}\n";
     let found = functions(text);
     assert_eq!(found, vec![("a".to_owned(), 2, 3), ("d".to_owned(), 7, 2)]);
 }
@@ -128,6 +130,10 @@ fn function_lengths_are_measured() {
 fn lines_stay_narrow() {
     let mut wide = Vec::new();
     for (name, text) in rust_files() {
+        if is_test_file(&name) {
+            // Golden dumps are as wide as they are.
+            continue;
+        }
         for (at, line) in text.lines().enumerate() {
             // Tables of facts keep one row a line; rustfmt leaves long literals alone.
             let literal = line.contains('"');

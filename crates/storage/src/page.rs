@@ -1,10 +1,10 @@
 //! The 8 KiB page and the header that every class of page shares.
 //!
 //! ```text
-//!  byte 0        8          12       14      15        16      18      20       22      24      32          40
-//!  | lsn u64 | checksum | flags  | class | version | lower | upper | special | pad  | base | hint u64  |
+//!  byte 0    8          12      14      15        16      18      20        22    24     32    40
+//!  | lsn u64 | checksum | flags | class | version | lower | upper | special | pad | base | hint |
 //!                                                    |       |       |
-//!    40 ..... lower: grows up (line pointers)  ------+       |       +---- class's trailer .. 8192
+//!    40 ..... lower: grows up (line pointers)  ------+       |       +-- class's trailer .. 8192
 //!    lower .. upper: free space                              |
 //!    upper .. special: grows down (tuples, keys) ------------+
 //! ```

@@ -205,6 +205,15 @@ fn reg_call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
             (_, Some(o)) => Datum::text(o.name),
             (n, None) => Datum::text(n.to_string()),
         },
+        _ => return reg_object_call(view, name, args),
+    }))
+}
+
+/// The same for roles, schemas and collations.
+fn reg_object_call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>> {
+    let (text, oid) = (text_arg(args, 0), oid_arg(args, 0));
+    let number = || text.parse::<u32>().ok().or((text == "-").then_some(0)).map(Datum::Oid);
+    Ok(Some(match name {
         "regrolein" => match number() {
             Some(d) => d,
             None => named(view.catalog.role_names.get(text), "role", text)?,

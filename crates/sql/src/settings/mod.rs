@@ -6,7 +6,8 @@
 //! what transactions and savepoints undo.
 //!
 //! ```text
-//!   default  <-  postgresql.conf  <-  -c name=value  <-  role/database  <-  start-up packet  <-  SET  <-  SET LOCAL
+//!   default <- postgresql.conf <- -c name=value <- role/database <- start-up packet
+//!           <- SET <- SET LOCAL
 //! ```
 //!
 //! - A name that is in no registry is refused (42704), unless it is a custom `prefix.name`.

@@ -5,8 +5,8 @@
 //! meanwhile. [`execute`] does the work and never waits.
 //!
 //! ```text
-//!   bind -> lock ... Wait ... lock -> (bind again) -> execute -> rows in pg_class, pg_attribute, ...
-//!                                                            -> files created, or unlinked at commit
+//!   bind -> lock ... Wait ... lock -> (bind again) -> execute -> rows in pg_class, ...
+//!                                                             -> files made, or gone at commit
 //! ```
 //!
 //! - Two transactions cannot make the same name: creating takes an exclusive lock on the name.
