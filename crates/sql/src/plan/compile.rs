@@ -14,7 +14,7 @@ use crate::exec::expr::{CompareOp, Ex, Function, Index, RowCompare};
 use crate::exec::rows::KeyTable;
 use crate::exec::{ExecCx, Reg};
 use crate::functions::{self, Builtin, Volatility};
-use crate::types::{self, Oid, TypeRef};
+use crate::types::{self, Datum, Oid, TypeRef};
 use hashbrown::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -143,7 +143,8 @@ impl Planner<'_> {
                 Ok(Ex::IsNull { arg: self.boxed(arg)?, negated: *negated })
             }
             Expr::IsBool { arg, test } => Ok(Ex::IsBool { arg: self.boxed(arg)?, test: *test }),
-            Expr::Relabel { arg, .. } | Expr::Collate { arg, .. } => self.compile(arg),
+            Expr::Relabel { arg, ty } => self.relabel(arg, ty.oid),
+            Expr::Collate { arg, .. } => self.compile(arg),
             Expr::Coalesce { args, .. } => Ok(Ex::Coalesce(self.compile_all(args)?)),
             Expr::MinMax { greatest, args, ty } => {
                 Ok(Ex::MinMax { greatest: *greatest, ty: ty.oid, args: self.compile_all(args)? })
@@ -225,6 +226,23 @@ impl Planner<'_> {
             }
             Expr::SqlValue { what, ty, .. } => self.sql_value(*what, *ty),
             other => Err(SqlError::internal(format!("cannot compile {other:?}"))),
+        }
+    }
+    /// The same value under another type's name. Integers and OIDs are the same four bytes to
+    /// PostgreSQL, but two kinds of [`Datum`] here.
+    fn relabel(&mut self, arg: &Expr, target: Oid) -> Result<Ex> {
+        let source = arg.ty().oid;
+        let to_oid = source == Oid::INT4 && target != Oid::INT4;
+        let from_oid = source != Oid::INT4 && target == Oid::INT4;
+        match (self.compile(arg)?, to_oid, from_oid) {
+            (ex, false, false) => Ok(ex),
+            (Ex::Const(Datum::Int4(v)), true, _) => Ok(Ex::Const(Datum::Oid(v as u32))),
+            (Ex::Const(Datum::Oid(v)), _, true) => Ok(Ex::Const(Datum::Int4(v as i32))),
+            (ex, to_oid, _) => Ok(Ex::CoerceViaText {
+                arg: Box::new(ex),
+                source: if to_oid { Oid::INT4 } else { Oid::OID },
+                ty: TypeRef::plain(if to_oid { Oid::OID } else { Oid::INT4 }),
+            }),
         }
     }
 
