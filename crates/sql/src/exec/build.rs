@@ -44,6 +44,10 @@ impl RegSet {
         self.0[word] |= 1 << (r % 64);
     }
 
+    fn insert_all(&mut self, regs: &[Reg]) {
+        regs.iter().for_each(|r| self.insert(*r));
+    }
+
     pub fn contains(&self, r: Reg) -> bool {
         self.0.get(r as usize / 64).is_some_and(|w| w & (1 << (r % 64)) != 0)
     }
@@ -122,58 +126,16 @@ fn ex_io(ex: &Ex, around: Around<'_>, reads: &mut RegSet, writes: &mut RegSet) {
 /// What the operator itself reads and writes.
 fn own_io(plan: &Plan, around: Around<'_>, reads: &mut RegSet, writes: &mut RegSet) {
     let mut exprs: Vec<&Ex> = Vec::new();
-    let mut set = |regs: &[Reg]| regs.iter().for_each(|r| writes.insert(*r));
     match &plan.op {
         Op::Result | Op::SubqueryScan { .. } | Op::Materialize { .. } => {}
-        Op::SeqScan { scan, filter } => {
-            set(&(scan.base..scan.end()).collect::<Vec<_>>());
-            exprs.extend(filter.iter().map(|f| &f.ex));
+        Op::SeqScan { .. } | Op::TidScan { .. } | Op::IndexScan(_) => {
+            table_io(&plan.op, &mut exprs, writes);
         }
-        Op::TidScan { scan, tids, filter, .. } => {
-            set(&(scan.base..scan.end()).collect::<Vec<_>>());
-            exprs.extend(tids.iter().chain(filter).map(|f| &f.ex));
-        }
-        Op::IndexScan(i) => {
-            set(&(i.scan.base..i.scan.end()).collect::<Vec<_>>());
-            exprs.extend(i.filter.iter().map(|f| &f.ex));
-            for bound in i.lower.iter().chain(&i.upper) {
-                exprs.push(&bound.value.ex);
-            }
-            for key in &i.prefix {
-                match key {
-                    KeyCond::Equal(e) | KeyCond::AnyOf(e) => exprs.push(&e.ex),
-                    KeyCond::In(items) => exprs.extend(items.iter().map(|e| &e.ex)),
-                    KeyCond::IsNull => {}
-                }
-            }
-        }
-        Op::FunctionScan { functions, ordinality, .. } => {
-            set(ordinality.as_slice());
-            for f in functions {
-                set(&f.out);
-                exprs.extend(f.args.iter().map(|a| &a.ex));
-            }
-        }
-        Op::ProjectSet { functions, .. } => {
-            for f in functions {
-                set(&f.out);
-                exprs.extend(f.args.iter().map(|a| &a.ex));
-            }
-        }
-        Op::ValuesScan { rows, out, .. } => {
-            set(out);
-            exprs.extend(rows.iter().flatten().map(|e| &e.ex));
-        }
-        Op::CteScan { cte, out, .. } => {
-            set(out);
-            if let Some(cte) = around.ctes.get(*cte) {
-                reads.add(&inputs(&cte.plan, around));
-            }
-        }
-        Op::WorkTableScan { out, .. } => {
-            set(out);
-            reads.insert(OUTSIDE);
-        }
+        Op::FunctionScan { .. }
+        | Op::ProjectSet { .. }
+        | Op::ValuesScan { .. }
+        | Op::CteScan { .. }
+        | Op::WorkTableScan { .. } => source_io(&plan.op, around, &mut exprs, reads, writes),
         Op::NestedLoop { filter, .. } => exprs.extend(filter.iter().map(|f| &f.ex)),
         Op::HashJoin { keys, filter, .. } => {
             exprs.extend(filter.iter().map(|f| &f.ex));
@@ -183,41 +145,24 @@ fn own_io(plan: &Plan, around: Around<'_>, reads: &mut RegSet, writes: &mut RegS
         Op::Project { outputs, .. } => {
             for (e, r) in outputs {
                 exprs.push(&e.ex);
-                set(&[*r]);
+                writes.insert(*r);
             }
         }
-        Op::Aggregate { keys, aggregates, .. } => {
-            for (e, r, _) in keys {
-                exprs.push(&e.ex);
-                set(&[*r]);
-            }
-            for a in aggregates {
-                set(&[a.out]);
-                exprs.extend(a.args.iter().chain(&a.filter).map(|e| &e.ex));
-                exprs.extend(a.order.iter().map(|o| &o.0.ex));
-            }
-        }
-        Op::Window { window, .. } => {
-            exprs.extend(window.partition.iter().map(|p| &p.0.ex));
-            exprs.extend(window.order.iter().map(|p| &p.0.ex));
-            for c in &window.calls {
-                set(&[c.out]);
-                exprs.extend(c.args.iter().chain(&c.filter).map(|e| &e.ex));
-            }
-        }
+        Op::Aggregate { .. } | Op::Window { .. } => group_io(&plan.op, &mut exprs, writes),
         Op::Sort { keys, .. } => exprs.extend(keys.iter().map(|k| &k.0.ex)),
         Op::Limit { limit, offset, .. } => {
             exprs.extend(limit.iter().chain(offset).map(|e| &e.ex));
         }
         Op::Unique { keys, .. } => keys.iter().for_each(|k| reads.insert(k.0)),
         Op::Append { children, out } => {
-            set(out);
-            children.iter().flat_map(|c| &c.1).for_each(|r| reads.insert(*r));
+            writes.insert_all(out);
+            children.iter().for_each(|c| reads.insert_all(&c.1));
         }
         Op::SetOp { left, right, out, .. }
         | Op::RecursiveUnion { first: left, step: right, out, .. } => {
-            set(out);
-            left.1.iter().chain(&right.1).for_each(|r| reads.insert(*r));
+            writes.insert_all(out);
+            reads.insert_all(&left.1);
+            reads.insert_all(&right.1);
         }
         Op::LockRows { marks, recheck, .. } => {
             marks.iter().for_each(|m| reads.insert(m.scan.ctid()));
@@ -227,6 +172,95 @@ fn own_io(plan: &Plan, around: Around<'_>, reads: &mut RegSet, writes: &mut RegS
     }
     for ex in exprs {
         ex_io(ex, around, reads, writes);
+    }
+}
+
+/// The scans of tables.
+fn table_io<'p>(op: &'p Op, exprs: &mut Vec<&'p Ex>, writes: &mut RegSet) {
+    let scan = match op {
+        Op::SeqScan { scan, filter } => {
+            exprs.extend(filter.iter().map(|f| &f.ex));
+            scan
+        }
+        Op::TidScan { scan, tids, filter, .. } => {
+            exprs.extend(tids.iter().chain(filter).map(|f| &f.ex));
+            scan
+        }
+        Op::IndexScan(i) => {
+            exprs.extend(i.filter.iter().map(|f| &f.ex));
+            exprs.extend(i.lower.iter().chain(&i.upper).map(|b| &b.value.ex));
+            for key in &i.prefix {
+                match key {
+                    KeyCond::Equal(e) | KeyCond::AnyOf(e) => exprs.push(&e.ex),
+                    KeyCond::In(items) => exprs.extend(items.iter().map(|e| &e.ex)),
+                    KeyCond::IsNull => {}
+                }
+            }
+            &i.scan
+        }
+        _ => return,
+    };
+    (scan.base..scan.end()).for_each(|r| writes.insert(r));
+}
+
+/// The other sources of rows.
+fn source_io<'p>(
+    op: &'p Op,
+    around: Around<'_>,
+    exprs: &mut Vec<&'p Ex>,
+    reads: &mut RegSet,
+    writes: &mut RegSet,
+) {
+    match op {
+        Op::FunctionScan { functions, .. } | Op::ProjectSet { functions, .. } => {
+            for f in functions {
+                writes.insert_all(&f.out);
+                exprs.extend(f.args.iter().map(|a| &a.ex));
+            }
+            if let Op::FunctionScan { ordinality: Some(reg), .. } = op {
+                writes.insert(*reg);
+            }
+        }
+        Op::ValuesScan { rows, out, .. } => {
+            writes.insert_all(out);
+            exprs.extend(rows.iter().flatten().map(|e| &e.ex));
+        }
+        Op::CteScan { cte, out, .. } => {
+            writes.insert_all(out);
+            if let Some(cte) = around.ctes.get(*cte) {
+                reads.add(&inputs(&cte.plan, around));
+            }
+        }
+        Op::WorkTableScan { out, .. } => {
+            writes.insert_all(out);
+            reads.insert(OUTSIDE);
+        }
+        _ => {}
+    }
+}
+
+fn group_io<'p>(op: &'p Op, exprs: &mut Vec<&'p Ex>, writes: &mut RegSet) {
+    match op {
+        Op::Aggregate { keys, aggregates, .. } => {
+            for (e, r, _) in keys {
+                exprs.push(&e.ex);
+                writes.insert(*r);
+            }
+            for a in aggregates {
+                writes.insert(a.out);
+                exprs.extend(a.args.iter().chain(&a.filter).map(|e| &e.ex));
+                exprs.extend(a.order.iter().map(|o| &o.0.ex));
+            }
+        }
+        Op::Window { window, .. } => {
+            exprs.extend(window.partition.iter().map(|p| &p.0.ex));
+            exprs.extend(window.order.iter().map(|p| &p.0.ex));
+            for c in &window.calls {
+                writes.insert(c.out);
+                exprs.extend(c.args.iter().chain(&c.filter).map(|e| &e.ex));
+            }
+        }
+        _ => {}
     }
 }
 

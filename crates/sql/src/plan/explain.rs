@@ -135,12 +135,11 @@ impl Explainer<'_> {
     fn numbers(&self, s: &Shown<'_>, line: &mut String) {
         if self.options.costs {
             let (c, p) = (s.measured.cost, s.measured);
-            let rows = if matches!(s.plan.op, Op::Modify { ref modify, .. } if modify.returning.is_none())
-            {
-                0.0
-            } else {
-                p.rows
+            let silent = match &s.plan.op {
+                Op::Modify { modify, .. } => modify.returning.is_none(),
+                _ => false,
             };
+            let rows = if silent { 0.0 } else { p.rows };
             let _ = write!(
                 line,
                 "  (cost={:.2}..{:.2} rows={rows:.0} width={})",
@@ -213,103 +212,12 @@ impl Explainer<'_> {
         }
     }
 
-    fn describe(&self, plan: &Plan) -> (String, Vec<(String, String)>) {
-        let mut details: Vec<(String, String)> = Vec::new();
-        let mut add = |key: &str, value: String| details.push((key.to_owned(), value));
-        let filter = |f: &Option<PExpr>| f.as_ref().map(condition);
-        let name = match &plan.op {
-            Op::Result => "Result".to_owned(),
-            Op::SeqScan { scan, filter: f } => {
-                filter(f).into_iter().for_each(|f| add("Filter", f));
-                format!("Seq Scan on {}", table_name(scan))
-            }
-            Op::TidScan { scan, cond, filter: f, .. } => {
-                cond.iter().for_each(|c| add("TID Cond", parenthesised(c)));
-                filter(f).into_iter().for_each(|f| add("Filter", f));
-                format!("Tid Scan on {}", table_name(scan))
-            }
-            Op::IndexScan(i) => {
-                i.cond.iter().for_each(|c| add("Index Cond", parenthesised(c)));
-                filter(&i.filter).into_iter().for_each(|f| add("Filter", f));
-                let kind = if i.index_only { "Index Only Scan" } else { "Index Scan" };
-                let back = if i.backward { " Backward" } else { "" };
-                format!("{kind}{back} using {} on {}", i.index.name, table_name(&i.scan))
-            }
-            Op::FunctionScan { alias, functions, .. } => {
-                let names: Vec<&str> = functions.iter().map(|f| f.function.name).collect();
-                match names.as_slice() {
-                    [one] if *one == alias => format!("Function Scan on {one}"),
-                    [one] => format!("Function Scan on {one} {alias}"),
-                    _ => format!("Function Scan on {alias}"),
-                }
-            }
-            Op::ValuesScan { alias, .. } => format!("Values Scan on \"{alias}\""),
-            Op::CteScan { name, alias, .. } if name == alias => format!("CTE Scan on {name}"),
-            Op::CteScan { name, alias, .. } => format!("CTE Scan on {name} {alias}"),
-            Op::WorkTableScan { alias, .. } => format!("WorkTable Scan on {alias}"),
-            Op::SubqueryScan { alias, .. } => format!("Subquery Scan on {alias}"),
-            Op::NestedLoop { kind, filter: f, .. } => {
-                filter(f).into_iter().for_each(|f| add("Join Filter", f));
-                match join_name(*kind) {
-                    "" => "Nested Loop".to_owned(),
-                    name => format!("Nested Loop{name} Join"),
-                }
-            }
-            Op::HashJoin { kind, cond, filter: f, .. } => {
-                cond.iter().for_each(|c| add("Hash Cond", parenthesised(c)));
-                filter(f).into_iter().for_each(|f| add("Join Filter", f));
-                format!("Hash{} Join", join_name(*kind))
-            }
-            Op::Materialize { .. } => "Materialize".to_owned(),
-            Op::Filter { filter, .. } => {
-                add("One-Time Filter", condition(filter));
-                "Result".to_owned()
-            }
-            Op::Project { .. } => "Result".to_owned(),
-            Op::ProjectSet { .. } => "ProjectSet".to_owned(),
-            Op::Aggregate { keys, .. } => {
-                if !keys.is_empty() {
-                    let keys: Vec<String> = keys.iter().map(|k| text_of(&k.0)).collect();
-                    add("Group Key", keys.join(", "));
-                    "HashAggregate".to_owned()
-                } else {
-                    "Aggregate".to_owned()
-                }
-            }
-            Op::Window { .. } => "WindowAgg".to_owned(),
-            Op::Sort { keys, .. } => {
-                let keys: Vec<String> = keys.iter().map(sort_key).collect();
-                add("Sort Key", keys.join(", "));
-                "Sort".to_owned()
-            }
-            Op::Limit { .. } => "Limit".to_owned(),
-            Op::Unique { texts, .. } => {
-                if !texts.is_empty() {
-                    let keys: Vec<&str> = texts.iter().map(|t| &**t).collect();
-                    add("Group Key", keys.join(", "));
-                }
-                "HashAggregate".to_owned()
-            }
-            Op::Append { .. } => "Append".to_owned(),
-            Op::SetOp { except, all, .. } => {
-                let op = if *except { "Except" } else { "Intersect" };
-                format!("HashSetOp {op}{}", if *all { " All" } else { "" })
-            }
-            Op::RecursiveUnion { .. } => "Recursive Union".to_owned(),
-            Op::LockRows { .. } => "LockRows".to_owned(),
-            Op::Modify { modify, .. } => {
-                if let ModifyAction::Insert { conflict: Some(c), .. } = &modify.action {
-                    let kind = if c.update.is_some() { "UPDATE" } else { "NOTHING" };
-                    add("Conflict Resolution", kind.to_owned());
-                }
-                let verb = match &modify.action {
-                    ModifyAction::Insert { .. } => "Insert",
-                    ModifyAction::Update { .. } => "Update",
-                    ModifyAction::Delete { .. } => "Delete",
-                };
-                format!("{verb} on {}", table_name(&modify.scan))
-            }
-        };
+    /// An operator's name, and what is shown below it.
+    fn describe(&self, plan: &Plan) -> (String, Details) {
+        let mut details = Details::new();
+        let name = describe_scan(&plan.op, &mut details)
+            .or_else(|| describe_join(&plan.op, &mut details))
+            .unwrap_or_else(|| describe_other(&plan.op, &mut details));
         (name, details)
     }
 
@@ -387,6 +295,118 @@ impl Explainer<'_> {
             out.push(format!("{pad}  }}{}", if i + 1 < children.len() { "," } else { "" }));
         }
         out.push(format!("{pad}]"));
+    }
+}
+
+type Details = Vec<(String, String)>;
+
+fn detail(details: &mut Details, key: &str, value: String) {
+    details.push((key.to_owned(), value));
+}
+
+fn filter_detail(details: &mut Details, key: &str, filter: &Option<PExpr>) {
+    if let Some(f) = filter {
+        detail(details, key, condition(f));
+    }
+}
+
+fn describe_scan(op: &Op, details: &mut Details) -> Option<String> {
+    Some(match op {
+        Op::SeqScan { scan, filter } => {
+            filter_detail(details, "Filter", filter);
+            format!("Seq Scan on {}", table_name(scan))
+        }
+        Op::TidScan { scan, cond, filter, .. } => {
+            cond.iter().for_each(|c| detail(details, "TID Cond", parenthesised(c)));
+            filter_detail(details, "Filter", filter);
+            format!("Tid Scan on {}", table_name(scan))
+        }
+        Op::IndexScan(i) => {
+            i.cond.iter().for_each(|c| detail(details, "Index Cond", parenthesised(c)));
+            filter_detail(details, "Filter", &i.filter);
+            let kind = if i.index_only { "Index Only Scan" } else { "Index Scan" };
+            let back = if i.backward { " Backward" } else { "" };
+            format!("{kind}{back} using {} on {}", i.index.name, table_name(&i.scan))
+        }
+        Op::FunctionScan { alias, functions, .. } => match functions.as_slice() {
+            [one] if one.function.name == alias => format!("Function Scan on {alias}"),
+            [one] => format!("Function Scan on {} {alias}", one.function.name),
+            _ => format!("Function Scan on {alias}"),
+        },
+        Op::ValuesScan { alias, .. } => format!("Values Scan on \"{alias}\""),
+        Op::CteScan { name, alias, .. } if name == alias => format!("CTE Scan on {name}"),
+        Op::CteScan { name, alias, .. } => format!("CTE Scan on {name} {alias}"),
+        Op::WorkTableScan { alias, .. } => format!("WorkTable Scan on {alias}"),
+        Op::SubqueryScan { alias, .. } => format!("Subquery Scan on {alias}"),
+        _ => return None,
+    })
+}
+
+fn describe_join(op: &Op, details: &mut Details) -> Option<String> {
+    Some(match op {
+        Op::NestedLoop { kind, filter, .. } => {
+            filter_detail(details, "Join Filter", filter);
+            match join_name(*kind) {
+                "" => "Nested Loop".to_owned(),
+                name => format!("Nested Loop{name} Join"),
+            }
+        }
+        Op::HashJoin { kind, cond, filter, .. } => {
+            cond.iter().for_each(|c| detail(details, "Hash Cond", parenthesised(c)));
+            filter_detail(details, "Join Filter", filter);
+            format!("Hash{} Join", join_name(*kind))
+        }
+        _ => return None,
+    })
+}
+
+fn describe_other(op: &Op, details: &mut Details) -> String {
+    match op {
+        Op::Materialize { .. } => "Materialize".to_owned(),
+        Op::Filter { filter, .. } => {
+            detail(details, "One-Time Filter", condition(filter));
+            "Result".to_owned()
+        }
+        Op::ProjectSet { .. } => "ProjectSet".to_owned(),
+        Op::Aggregate { keys, .. } if keys.is_empty() => "Aggregate".to_owned(),
+        Op::Aggregate { keys, .. } => {
+            let keys: Vec<String> = keys.iter().map(|k| text_of(&k.0)).collect();
+            detail(details, "Group Key", keys.join(", "));
+            "HashAggregate".to_owned()
+        }
+        Op::Window { .. } => "WindowAgg".to_owned(),
+        Op::Sort { keys, .. } => {
+            let keys: Vec<String> = keys.iter().map(sort_key).collect();
+            detail(details, "Sort Key", keys.join(", "));
+            "Sort".to_owned()
+        }
+        Op::Limit { .. } => "Limit".to_owned(),
+        Op::Unique { texts, .. } => {
+            if !texts.is_empty() {
+                detail(details, "Group Key", texts.join(", "));
+            }
+            "HashAggregate".to_owned()
+        }
+        Op::Append { .. } => "Append".to_owned(),
+        Op::SetOp { except, all, .. } => {
+            let op = if *except { "Except" } else { "Intersect" };
+            format!("HashSetOp {op}{}", if *all { " All" } else { "" })
+        }
+        Op::RecursiveUnion { .. } => "Recursive Union".to_owned(),
+        Op::LockRows { .. } => "LockRows".to_owned(),
+        Op::Modify { modify, .. } => {
+            if let ModifyAction::Insert { conflict: Some(c), .. } = &modify.action {
+                let kind = if c.update.is_some() { "UPDATE" } else { "NOTHING" };
+                detail(details, "Conflict Resolution", kind.to_owned());
+            }
+            let verb = match &modify.action {
+                ModifyAction::Insert { .. } => "Insert",
+                ModifyAction::Update { .. } => "Update",
+                ModifyAction::Delete { .. } => "Delete",
+            };
+            format!("{verb} on {}", table_name(&modify.scan))
+        }
+        _ => "Result".to_owned(),
     }
 }
 

@@ -438,41 +438,21 @@ impl Planner<'_> {
         inner: &Unit,
         quals: &[Expr],
     ) -> Result<Choice> {
-        let mut share = 1.0;
-        for q in quals {
-            share *= self.join_selectivity(q, outer, inner);
-        }
-        let pairs = (outer.rows * inner.rows * share).max(1.0);
-        let rows = match kind {
-            JoinType::Inner => pairs,
-            JoinType::Left => pairs.max(outer.rows),
-            JoinType::Right => pairs.max(inner.rows),
-            JoinType::Full => pairs.max(outer.rows).max(inner.rows),
-            JoinType::Semi => (outer.rows * 0.5).min(pairs).max(1.0),
-            JoinType::Anti => (outer.rows * 0.5).max(1.0),
-        };
+        let rows = self.join_rows(kind, outer, inner, quals);
         let mut best: Option<Choice> = None;
         let mut offer = |c: Choice| {
             if best.as_ref().is_none_or(|b| c.cost.total < b.cost.total) {
                 best = Some(c);
             }
         };
-        if let Source::Base { rte, quals: own, .. } = &inner.source
-            && !matches!(kind, JoinType::Right | JoinType::Full)
+        if !matches!(kind, JoinType::Right | JoinType::Full)
+            && let Some(path) = self.probe_path(outer, inner, quals)?
         {
-            let mut all = own.clone();
-            all.extend(quals.iter().cloned());
-            let paths = self.paths(*rte, &all, outer.rels)?;
-            let paths: Vec<Path> = paths.into_iter().filter(Path::uses_index).collect();
-            if !paths.is_empty() {
-                let path = cheapest(paths);
-                let each = path.cost.total;
-                let cost = Cost {
-                    startup: outer.cost.startup + path.cost.startup,
-                    total: outer.cost.total + outer.rows * each + rows * TUPLE,
-                };
-                offer(Choice { cost, rows, method: Method::Probe(Box::new(path)) });
-            }
+            let cost = Cost {
+                startup: outer.cost.startup + path.cost.startup,
+                total: outer.cost.total + outer.rows * path.cost.total + rows * TUPLE,
+            };
+            offer(Choice { cost, rows, method: Method::Probe(Box::new(path)) });
         }
         let lateral = inner.needs & outer.rels != 0;
         if !lateral
@@ -509,6 +489,32 @@ impl Planner<'_> {
         })
     }
 
+    fn join_rows(&mut self, kind: JoinType, outer: &Unit, inner: &Unit, quals: &[Expr]) -> f64 {
+        let mut share = 1.0;
+        for q in quals {
+            share *= self.join_selectivity(q, outer, inner);
+        }
+        let pairs = (outer.rows * inner.rows * share).max(1.0);
+        match kind {
+            JoinType::Inner => pairs,
+            JoinType::Left => pairs.max(outer.rows),
+            JoinType::Right => pairs.max(inner.rows),
+            JoinType::Full => pairs.max(outer.rows).max(inner.rows),
+            JoinType::Semi => (outer.rows * 0.5).min(pairs).max(1.0),
+            JoinType::Anti => (outer.rows * 0.5).max(1.0),
+        }
+    }
+
+    /// The cheapest way to look the inner table up by the outer row's columns.
+    fn probe_path(&mut self, outer: &Unit, inner: &Unit, quals: &[Expr]) -> Result<Option<Path>> {
+        let Source::Base { rte, quals: own, .. } = &inner.source else { return Ok(None) };
+        let mut all = own.clone();
+        all.extend(quals.iter().cloned());
+        let paths = self.paths(*rte, &all, outer.rels)?;
+        let paths: Vec<Path> = paths.into_iter().filter(Path::uses_index).collect();
+        Ok(if paths.is_empty() { None } else { Some(cheapest(paths)) })
+    }
+
     fn join_selectivity(&mut self, q: &Expr, outer: &Unit, inner: &Unit) -> f64 {
         let Expr::Call { function, args, .. } = q else { return 1.0 / 3.0 };
         match comparison(function) {
@@ -533,6 +539,18 @@ impl Planner<'_> {
             }
             None => rows.clamp(1.0, 200.0),
         }
+    }
+
+    /// The inner side of a plain loop: its rows are kept, unless each outer row brings others.
+    fn looped(&mut self, inner: Unit, lateral: bool) -> Result<Plan> {
+        let plan = self.built(inner)?;
+        if lateral || matches!(plan.op, Op::CteScan { .. } | Op::Result) {
+            return Ok(plan);
+        }
+        let fixed = !self.reads_outside(&plan);
+        let mut kept = Plan::over(&plan, Op::Result, plan.rows, 0.0);
+        kept.op = Op::Materialize { child: Box::new(plan), fixed };
+        Ok(kept)
     }
 
     /// Whether a plan reads registers that it does not write, or anything that changes while the
@@ -568,22 +586,12 @@ impl Planner<'_> {
                     filter: None,
                 }
             }
-            Method::Loop => {
-                let mut inner_plan = self.built(inner)?;
-                if !lateral && !matches!(inner_plan.op, Op::CteScan { .. } | Op::Result) {
-                    let fixed = !self.reads_outside(&inner_plan);
-                    let mut kept = Plan::over(&inner_plan, Op::Result, inner_plan.rows, 0.0);
-                    kept.op = Op::Materialize { child: Box::new(inner_plan), fixed };
-                    inner_plan = kept;
-                }
-                let filter = self.filter(&quals)?;
-                Op::NestedLoop {
-                    kind,
-                    outer: Box::new(outer_plan),
-                    inner: Box::new(inner_plan),
-                    filter,
-                }
-            }
+            Method::Loop => Op::NestedLoop {
+                kind,
+                outer: Box::new(outer_plan),
+                inner: Box::new(self.looped(inner, lateral)?),
+                filter: self.filter(&quals)?,
+            },
             Method::Hash { keys, rest, cond } => {
                 let inner_plan = self.built(inner)?;
                 let mut compiled = Vec::with_capacity(keys.len());

@@ -106,8 +106,11 @@ fn each_sub_mut(q: &mut Query, f: &mut dyn FnMut(&mut Query)) {
 
 fn replace_cte(q: &mut Query, depth: u16, index: usize, body: &Query) {
     for rte in &mut q.rtes {
-        if matches!(rte.source, RangeSource::Cte { level, index: i } if level == depth && i == index)
-        {
+        let reads = match rte.source {
+            RangeSource::Cte { level, index: i } => level == depth && i == index,
+            _ => false,
+        };
+        if reads {
             let mut query = body.clone();
             shift_query(&mut query, 1, i32::from(depth));
             rte.source = RangeSource::Subquery { query: Box::new(query), lateral: false };

@@ -165,7 +165,7 @@ fn lift_quals(tree: &mut Tree) -> Vec<Expr> {
     }
 }
 
-// ---- outer joins that are inner ones ------------------------------------------------------------
+// ---- outer joins that are inner ones ----------------------------------------------------------
 
 /// Turns left joins into inner joins where `above` drops the NULL-extended rows anyway.
 fn reduce(tree: Tree, above: &[Expr]) -> Tree {
@@ -244,7 +244,7 @@ fn is_null_with(e: &Expr, rels: Rels) -> bool {
     }
 }
 
-// ---- sub-selects as joins -------------------------------------------------------------------------
+// ---- sub-selects as joins ---------------------------------------------------------------------
 
 /// Makes joins of the EXISTS and IN conditions of each inner join.
 fn sub_selects(tree: Tree, q: &mut Query, pulled: &mut Pulled) -> Tree {
@@ -423,7 +423,7 @@ fn split(mut tree: Tree) -> (Tree, Vec<Expr>) {
     (flatten(tree), on)
 }
 
-// ---- equalities -------------------------------------------------------------------------------------
+// ---- equalities -------------------------------------------------------------------------------
 
 /// `a = b and b = 1` also says `a = 1`: lets an index on `a` be used.
 fn spread_constants(tree: &mut Tree) {

@@ -6,7 +6,7 @@
 use crate::analyze::bound::*;
 
 macro_rules! walkers {
-    ($children:ident, $query:ident, $bound:ident, $set:ident, $as_ref:ident, $iter:ident
+    ($children:ident, $calls:ident, $query:ident, $bound:ident, $set:ident, $iter:ident
      $(, $m:tt)?) => {
         /// Calls `f` for each direct sub-expression; sub-selects are entered by `q`.
         pub fn $children(
@@ -15,9 +15,7 @@ macro_rules! walkers {
             q: &mut dyn FnMut(& $($m)? Query),
         ) {
             match e {
-                Expr::Const { .. }
-                | Expr::Param { .. }
-                | Expr::Var(_)
+                Expr::Const { .. } | Expr::Param { .. } | Expr::Var(_)
                 | Expr::CaseOperand { .. }
                 | Expr::SqlValue { .. } => {}
                 Expr::Call { args, .. }
@@ -77,6 +75,13 @@ macro_rules! walkers {
                     }
                     q(& $($m)? s.query);
                 }
+                Expr::Aggregate(_) | Expr::Window(_) => $calls(e, f),
+            }
+        }
+
+        /// Aggregate and window calls.
+        fn $calls(e: & $($m)? Expr, f: &mut dyn FnMut(& $($m)? Expr)) {
+            match e {
                 Expr::Aggregate(a) => {
                     let AggregateCall { args, order_by, filter, .. } = &$($m)? **a;
                     args.$iter().for_each(|a| f(a));
@@ -95,6 +100,7 @@ macro_rules! walkers {
                         $bound(& $($m)? frame.end, f);
                     }
                 }
+                _ => {}
             }
         }
 
@@ -157,8 +163,16 @@ macro_rules! walkers {
     };
 }
 
-walkers!(children, query_parts, frame_bound, from_item, as_ref, iter);
-walkers!(children_mut, query_parts_mut, frame_bound_mut, from_item_mut, as_mut, iter_mut, mut);
+walkers!(children, call_children, query_parts, frame_bound, from_item, iter);
+walkers!(
+    children_mut,
+    call_children_mut,
+    query_parts_mut,
+    frame_bound_mut,
+    from_item_mut,
+    iter_mut,
+    mut
+);
 
 /// Every expression of the tree, sub-selects included: `f(expression, level)`. Returning false
 /// leaves out what is below.
