@@ -68,6 +68,11 @@ impl Server {
             .local_addr()
     }
 
+    /// All addresses that it listens on.
+    pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
     /// Serves until `stop` completes; then ends all sessions and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let (accepted, mut incoming) = tokio::sync::mpsc::channel(64);

@@ -46,6 +46,12 @@ use std::sync::Arc;
 
 pub use crate::maint::CheckpointKind;
 
+/// What the control file of a directory says, read without opening the directory.
+pub fn read_control(vfs: &dyn Vfs) -> Result<ControlData> {
+    // Never written through: the syncing of this handle does not matter.
+    Ok(*ControlFile::open(vfs, false)?.data())
+}
+
 /// How to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShutdownMode {
