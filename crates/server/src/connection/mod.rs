@@ -70,6 +70,9 @@ struct Connection {
     formats: PortalFormats,
     /// After an error in the extended protocol: everything up to Sync is skipped.
     skipping: bool,
+    /// A ReadyForQuery was held back because more messages were here; it goes out when they are
+    /// dealt with, whether or not they are answered.
+    ready_held: bool,
 }
 
 /// Bytes of the first whole message in the input.
@@ -107,6 +110,9 @@ impl Connection {
             match frontend::message_length(&self.input).map_err(fatal)? {
                 Some(length) => return Ok(Next::Message(self.input.split_to(length))),
                 None => {
+                    if std::mem::take(&mut self.ready_held) {
+                        self.flush().await?;
+                    }
                     if !self.fill().await? {
                         return Ok(Next::End);
                     }
@@ -228,7 +234,8 @@ impl Connection {
         self.session.set_activity(activity, None);
         // More messages are here already: their answers can go with these.
         let pipelined = matches!(frontend::message_length(&self.input), Ok(Some(_)));
-        match pipelined && self.out.len() < OUTPUT_HIGH {
+        self.ready_held = pipelined && self.out.len() < OUTPUT_HIGH;
+        match self.ready_held {
             true => Ok(()),
             false => self.flush().await,
         }

@@ -35,6 +35,7 @@ pub async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: SocketAddr)
         registered,
         formats: HashMap::new(),
         skipping: false,
+        ready_held: false,
     };
     if let Err(end) = connection.run().await {
         let Connection { mut stream, out, session, .. } = connection;

@@ -1,0 +1,121 @@
+//! psql against a server: scripts whose whole output, psql's own included, is known.
+//!
+//! The scripts are `golden/psql/*.sql`, their outputs `*.out`. Where Inkling means to answer as
+//! PostgreSQL does, the output is PostgreSQL 15's own. `INKLING_BLESS=1` rewrites the outputs.
+
+mod common;
+
+use common::{Server, golden, inkling, run, text};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/psql")
+}
+
+/// What psql shows of a script, errors in their places.
+fn transcript(server: &Server, script: &Path) -> String {
+    let out = script.with_extension("found");
+    let file = tempfile::tempfile().expect("a temporary file");
+    let status = server
+        .client("psql")
+        .args(["-X", "-a", "-q", "-d", "postgres"])
+        .stdout(file.try_clone().expect("a second handle"))
+        .stderr(file.try_clone().expect("a third handle"))
+        .stdin(Stdio::from(File::open(script).expect("the script")))
+        .status()
+        .expect("psql runs (make deps installs it)");
+    assert!(status.code().is_some_and(|c| c == 0 || c == 3), "{}: {status}", out.display());
+    let mut file = file;
+    std::io::Seek::rewind(&mut file).expect("rewind");
+    let shown = std::io::read_to_string(file).expect("UTF-8");
+    shown.replace(&format!("port \"{}\"", server.port), "port \"PORT\"")
+}
+
+fn check_script(name: &str) {
+    let server = Server::start();
+    let script = scripts().join(name).with_extension("sql");
+    golden(&script.with_extension("out"), &transcript(&server, &script));
+}
+
+#[test]
+fn basics() {
+    check_script("basics");
+}
+
+#[test]
+fn errors() {
+    check_script("errors");
+}
+
+#[test]
+fn copy() {
+    check_script("copy");
+}
+
+#[test]
+fn objects() {
+    check_script("objects");
+}
+
+#[test]
+fn cluster() {
+    check_script("cluster");
+}
+
+#[test]
+fn every_script_has_a_test() {
+    let tested = ["basics", "cluster", "copy", "errors", "objects"];
+    let mut found: Vec<String> = fs::read_dir(scripts())
+        .expect("the scripts")
+        .flatten()
+        .filter(|e| e.path().extension().is_some_and(|e| e == "sql"))
+        .map(|e| e.path().with_extension("").file_name().expect("a name").to_string_lossy().into())
+        .collect();
+    found.sort();
+    assert_eq!(found, tested);
+}
+
+#[test]
+fn client_side_copy_to_and_from_files() {
+    let server = Server::start();
+    let dir = common::temporary();
+    let (a, b) = (dir.path().join("a.csv"), dir.path().join("b.csv"));
+    fs::write(&a, "1,one\n2,\"two, or more\"\n3,\n").expect("write");
+    server.psql("create table t (n int, w text)");
+    let copy = |sql: String| {
+        let mut psql = server.client("psql");
+        let out = run(psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", &sql]));
+        assert!(out.status.success(), "{}", text(&out));
+    };
+    copy(format!("\\copy t from '{}' with (format csv)", a.display()));
+    assert_eq!(server.psql("select count(*), count(w), sum(n) from t"), "3|2|6\n");
+    copy(format!("\\copy (select * from t order by n) to '{}' with (format csv)", b.display()));
+    assert_eq!(fs::read(&a).expect("read"), fs::read(&b).expect("read"));
+}
+
+#[test]
+fn the_program_tells_its_version_and_what_it_takes() {
+    let out = inkling(&["--version"]);
+    assert!(text(&out).starts_with("inkling 0."), "{}", text(&out));
+    let out = inkling(&["serve", "--help"]);
+    assert!(out.status.success() && text(&out).contains("-h, --host"), "{}", text(&out));
+}
+
+#[test]
+fn the_log_can_be_read_while_the_server_runs() {
+    let server = Server::start();
+    server.psql("create table t (a int); insert into t select generate_series(1, 100)");
+    let root = server.root().to_str().expect("a path");
+    let out = inkling(&["waldump", "-D", root]);
+    assert!(out.status.success(), "{}", text(&out));
+    let dump = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(dump.contains("rmgr: Heap") && dump.contains("COMMIT"), "{dump}");
+    assert!(dump.contains("the log ends at"), "{dump}");
+    let few = inkling(&["waldump", "-D", root, "--limit", "2"]);
+    assert_eq!(String::from_utf8_lossy(&few.stdout).lines().count(), 2);
+    let nowhere = inkling(&["waldump", "-D", "/no/such/directory"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(text(&nowhere).contains("is not a data directory"), "{}", text(&nowhere));
+}
