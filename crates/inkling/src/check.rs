@@ -248,7 +248,12 @@ impl<'a> TableCheck<'a> {
         match heap::check(self.engine, &heap) {
             Ok(problems) => {
                 for p in problems {
-                    let at = format!("{}{} block {}", place(p.page.rel), p.page.fork.suffix(), p.page.block);
+                    let at = format!(
+                        "{}{} block {}",
+                        place(p.page.rel),
+                        p.page.fork.suffix(),
+                        p.page.block
+                    );
                     report.problem(at, p);
                 }
             }
@@ -281,7 +286,8 @@ impl<'a> TableCheck<'a> {
             report.problem(format!("{} block {}", place(index.rel), p.block), p.what);
         }
         for row in stray {
-            let what = format!("an entry of index {} names row {row}, which is not there", index.name);
+            let what =
+                format!("an entry of index {} names row {row}, which is not there", index.name);
             report.problem(place(index.rel), what);
         }
         // Keys of expressions and conditions would need the executor.

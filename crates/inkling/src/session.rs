@@ -251,12 +251,7 @@ impl Session {
         Ok(outcome)
     }
 
-    fn bind(
-        &mut self,
-        text: &str,
-        params: &[&dyn ToSql],
-        sink: &mut impl Described,
-    ) -> Result<()> {
+    fn bind(&mut self, text: &str, params: &[&dyn ToSql], sink: &mut impl Described) -> Result<()> {
         let prepared = self.prepared(text)?;
         let types = prepared.params();
         if types.len() != params.len() {
@@ -304,10 +299,7 @@ impl Session {
         self.bind_parsed(parsed.pop())
     }
 
-    fn bind_parsed(
-        &mut self,
-        parsed: Option<inkling_sql::analyze::ParsedStatement>,
-    ) -> Result<()> {
+    fn bind_parsed(&mut self, parsed: Option<inkling_sql::analyze::ParsedStatement>) -> Result<()> {
         let prepared = self.sql.prepare_parsed(parsed, ParamTypes::none(), false)?;
         self.sql.close_portal(PORTAL);
         self.sql.bind(PORTAL, prepared, Vec::new())

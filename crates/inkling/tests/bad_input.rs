@@ -136,10 +136,12 @@ impl Witness {
                 let (client, connection) =
                     tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("connect");
                 tokio::spawn(connection);
-                let mut told = 0;
+                let mut told = 0u64;
                 while !stopped.load(Ordering::Relaxed) || told == 0 {
                     let next = told + 1;
-                    let insert = client.execute("insert into witness values ($1)", &[&(next as i64)]);
+                    let number = next as i64;
+                    let key: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&number];
+                    let insert = client.execute("insert into witness values ($1)", &key);
                     let made = tokio::time::timeout(PATIENCE, insert).await;
                     assert_eq!(made.expect("in time").expect("the witness is not disturbed"), 1);
                     told = next;
@@ -383,7 +385,11 @@ fn statements_that_are_too_deep() {
                 deep("case when true then ", "1", " end", n),
                 deep("(select ", "1", ")", n),
                 deep("array[", "1", "]", n),
-                format!("select 1 from {}(select 1) x{}", "(select * from ".repeat(n), ") x".repeat(n)),
+                format!(
+                    "select 1 from {}(select 1) x{}",
+                    "(select * from ".repeat(n),
+                    ") x".repeat(n)
+                ),
                 format!("select 1 {}", "union all select 1 ".repeat(n)),
                 format!("select '1'{}", "::text".repeat(n)),
                 format!("select * from pg_class where true {}", "and oid <> 1 ".repeat(n)),

@@ -96,10 +96,7 @@ async fn check_type(client: &Client, line: &str) -> Result<(), String> {
         return Err(format!("{line}: in binary {}", hex(&found)));
     }
     let echo = format!("select $1::{ty}");
-    for wire in [
-        Wire(unhex(binary), Sent::Binary),
-        Wire(literal.as_bytes().to_vec(), Sent::Text),
-    ] {
+    for wire in [Wire(unhex(binary), Sent::Binary), Wire(literal.as_bytes().to_vec(), Sent::Text)] {
         let row = client.query_one(&echo, &[&wire]).await.map_err(|e| fail("parameter", e))?;
         let Wire(back, _) = row.get(0);
         if hex(&back) != binary {
@@ -186,7 +183,10 @@ fn values_survive_a_table() {
             assert_eq!(row.get::<_, f32>("f"), 1.5);
             assert_eq!(row.get::<_, f64>("d"), 1.0 / f64::from(n + 1));
             assert_eq!(row.get::<_, String>("x"), "é".repeat(id * 100));
-            assert_eq!(row.get::<_, Vec<u8>>("y"), (0..n * 400).map(|n| n as u8).collect::<Vec<_>>());
+            assert_eq!(
+                row.get::<_, Vec<u8>>("y"),
+                (0..n * 400).map(|n| n as u8).collect::<Vec<_>>()
+            );
             assert_eq!(row.get::<_, Vec<Option<i32>>>("a"), vec![Some(n), None]);
         }
     });
@@ -260,7 +260,7 @@ fn copy_both_ways() {
                 (0..1000).map(|n| format!("{}\tline {n}\n", chunk * 1000 + n)).collect();
             sink.send(bytes::Bytes::from(lines)).await.expect("data");
         }
-        assert_eq!(sink.finish().await.expect("finish"), 100_000);
+        assert_eq!(sink.as_mut().finish().await.expect("finish"), 100_000);
         let sum = "select count(*), sum(a) from t";
         assert_eq!(client.query_one(sum, &[]).await.expect("sum").get::<_, i64>(0), 100_000);
         let stream = client.copy_out("copy t to stdout").await.expect("copy out");
@@ -270,7 +270,7 @@ fn copy_both_ways() {
         // A copy that fails takes all its rows along, and the session goes on.
         let mut sink = Box::pin(client.copy_in("copy t from stdin").await.expect("copy"));
         sink.send(bytes::Bytes::from("200000\tnew\n1\tduplicate\n")).await.expect("data");
-        let error = sink.finish().await.expect_err("a duplicate");
+        let error = sink.as_mut().finish().await.expect_err("a duplicate");
         assert_eq!(error.code().map(|c| c.code()), Some("23505"), "{error}");
         // The client gives up.
         let mut sink = Box::pin(client.copy_in("copy t from stdin").await.expect("copy"));

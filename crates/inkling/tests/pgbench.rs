@@ -210,8 +210,12 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
         let distinct: HashSet<u64> = there.iter().copied().collect();
         assert_eq!(distinct.len(), there.len(), "round {round}: a transaction is there twice");
         let lost: Vec<&u64> = acknowledged.iter().filter(|m| !distinct.contains(*m)).collect();
-        assert!(lost.is_empty(), "round {round}: {} acknowledged commits are lost, such as {:?}",
-            lost.len(), &lost[..lost.len().min(5)]);
+        assert!(
+            lost.is_empty(),
+            "round {round}: {} acknowledged commits are lost, such as {:?}",
+            lost.len(),
+            &lost[..lost.len().min(5)]
+        );
     }
     assert!(server.stop().success());
     server.must_be_sound();

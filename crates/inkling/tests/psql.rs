@@ -86,7 +86,8 @@ fn client_side_copy_to_and_from_files() {
     server.psql("create table t (n int, w text)");
     let copy = |sql: String| {
         let mut psql = server.client("psql");
-        let out = run(psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", &sql]));
+        let out =
+            run(psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", &sql]));
         assert!(out.status.success(), "{}", text(&out));
     };
     copy(format!("\\copy t from '{}' with (format csv)", a.display()));

@@ -83,7 +83,8 @@ fn parse(text: &str) -> Result<Vec<Assignment>, (usize, String)> {
         let (name, rest) = line.split_at(end);
         let rest = rest.trim_start();
         let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
-        let (value, after) = value(rest).ok_or((number, "unterminated quoted string".to_owned()))?;
+        let (value, after) =
+            value(rest).ok_or((number, "unterminated quoted string".to_owned()))?;
         if name.is_empty() || (value.is_empty() && !rest.starts_with('\'')) {
             return Err((number, format!("syntax error near \"{line}\"")));
         }
@@ -156,9 +157,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let conf = |text: &str| {
             std::fs::write(dir.path().join("postgresql.conf"), text).expect("write");
-            load(dir.path(), &[]).map(|s| s.int("checkpoint_timeout")).map_err(|e| {
-                e.replace(&dir.path().display().to_string(), "DIR")
-            })
+            load(dir.path(), &[])
+                .map(|s| s.int("checkpoint_timeout"))
+                .map_err(|e| e.replace(&dir.path().display().to_string(), "DIR"))
         };
         assert_eq!(conf("checkpoint_timeout = 2min"), Ok(120));
         assert_eq!(

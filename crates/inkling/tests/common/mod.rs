@@ -104,7 +104,8 @@ impl Server {
             let text = self.log();
             if text.contains("ready to accept connections") {
                 let port = text.rsplit("port ").next().and_then(|t| t.lines().next());
-                self.port = port.and_then(|p| p.trim().parse().ok()).expect("the log tells the port");
+                self.port =
+                    port.and_then(|p| p.trim().parse().ok()).expect("the log tells the port");
                 return Ok(());
             }
             let child = self.child.as_mut().expect("a child");
@@ -201,7 +202,18 @@ impl Server {
 
     pub fn try_psql(&self, sql: &str) -> Output {
         let mut command = self.client("psql");
-        command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", sql]);
+        command.args([
+            "-X",
+            "-A",
+            "-t",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            "postgres",
+            "-c",
+            sql,
+        ]);
         run(&mut command)
     }
 

@@ -213,11 +213,15 @@ impl Around {
         f: impl FnOnce(&BindContext<'_>) -> Result<T>,
     ) -> Result<T> {
         self.resolve_path(catalog);
-        let path = self.search_path.borrow();
+        // A copy: input functions called while binding (regclass) look at the path themselves.
+        let (schemas, creation) = {
+            let path = self.search_path.borrow();
+            (path.schemas.clone(), path.creation)
+        };
         f(&BindContext {
             catalog,
-            search_path: &path.schemas,
-            creation_schema: path.creation,
+            search_path: &schemas,
+            creation_schema: creation,
             temp_schema: None,
             user: self.user,
             functions: self,
