@@ -118,7 +118,7 @@ impl Client {
         let mut parsed = self.session.parse_statements(sql)?;
         assert_eq!(parsed.len(), 1, "one statement at a time: {sql}");
         let params = inkling_sql::analyze::ParamTypes::none();
-        let prepared = self.session.prepare_parsed(parsed.pop(), params, true)?;
+        let prepared = self.session.prepare_parsed(parsed.pop(), params)?;
         let columns = prepared.columns().map(<[ColumnDesc]>::to_vec);
         self.session.bind("", prepared, Vec::new())?;
         if let (Some(columns), false) = (columns, self.session.portal("")?.tells_columns()) {

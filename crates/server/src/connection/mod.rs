@@ -44,8 +44,6 @@ const CLIENT_CHECK: Duration = Duration::from_secs(1);
 enum End {
     /// Terminate, or the socket was closed.
     Client,
-    /// Told the client; nothing more to say.
-    Told,
     /// To be told the client first.
     Fatal(SqlError),
 }
@@ -328,8 +326,8 @@ impl Connection {
         let mut sink = WireSink::new(out, formats, describe);
         let run = AssertUnwindSafe(|| session.step(portal, &mut sink, max_rows));
         let caught = match long {
-            true => tokio::task::block_in_place(|| std::panic::catch_unwind(|| run())),
-            false => std::panic::catch_unwind(|| run()),
+            true => tokio::task::block_in_place(|| std::panic::catch_unwind(run)),
+            false => std::panic::catch_unwind(run),
         };
         match caught {
             Ok(progress) => {

@@ -63,7 +63,7 @@ impl Connection {
         let formats = Formats::all_text();
         let bound = self
             .session
-            .prepare_parsed(Some(statement), ParamTypes::none(), false)
+            .prepare_parsed(Some(statement), ParamTypes::none())
             .and_then(|prepared| self.session.bind("", prepared, Vec::new()));
         if let Err(e) = bound {
             return Ok(Err(e));

@@ -21,7 +21,6 @@ pub(super) struct Around {
     pub user: Oid,
     pub user_name: String,
     pub database: String,
-    pub client: String,
     pub cancel: Arc<CancelFlag>,
     settings: RefCell<SessionSettings>,
     /// Copies of decoded settings that are handed out by reference.
@@ -79,7 +78,6 @@ impl Around {
             user: role.oid,
             user_name: params.user.clone(),
             database: params.database.clone(),
-            client: params.client.clone(),
             cancel: Arc::clone(&params.cancel),
             settings: RefCell::new(settings),
             catalog: RefCell::new(catalog),

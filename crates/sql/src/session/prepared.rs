@@ -57,9 +57,6 @@ pub struct Prepared {
     /// The columns' types; empty when it returns no rows.
     pub(super) types: Arc<[TypeRef]>,
     current: Mutex<Current>,
-    /// When it was prepared, microseconds since 2000-01-01; for pg_prepared_statements.
-    pub(super) prepared_at: i64,
-    pub(super) from_sql: bool,
 }
 
 impl Prepared {
@@ -157,7 +154,7 @@ impl Session {
             ));
         }
         let params = ParamTypes::variable(types.to_vec());
-        let prepared = self.prepare_parsed(parsed.pop(), params, false)?;
+        let prepared = self.prepare_parsed(parsed.pop(), params)?;
         self.statements.insert(name.to_owned(), prepared);
         Ok(())
     }
@@ -167,7 +164,6 @@ impl Session {
         &mut self,
         parsed: Option<ParsedStatement>,
         mut params: ParamTypes,
-        from_sql: bool,
     ) -> Result<Arc<Prepared>> {
         let Some(parsed) = parsed else { return Ok(Arc::new(self.empty_statement())) };
         if self.block == super::block::Block::Failed && !parsed.ends_transaction() {
@@ -190,8 +186,6 @@ impl Session {
                 search_path: self.around.search_path(),
                 idle: None,
             }),
-            prepared_at: self.around.statement_start.get(),
-            from_sql,
         }))
     }
 
@@ -207,8 +201,6 @@ impl Session {
                 search_path: Vec::new(),
                 idle: None,
             }),
-            prepared_at: 0,
-            from_sql: false,
         }
     }
 
@@ -267,7 +259,6 @@ impl Session {
                 search_path: self.around.search_path(),
                 idle: None,
             }),
-            prepared_at: self.around.statement_start.get(),
             ..self.empty_statement()
         })
     }

@@ -272,7 +272,7 @@ impl Session {
             ));
         }
         let params = ParamTypes::variable(p.types.clone());
-        let prepared = self.prepare_parsed(Some(p.statement.clone()), params, true)?;
+        let prepared = self.prepare_parsed(Some(p.statement.clone()), params)?;
         self.statements.insert(p.name.clone(), prepared);
         Ok(())
     }

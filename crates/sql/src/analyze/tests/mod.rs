@@ -10,7 +10,6 @@
 //!
 //! The expectations were taken from PostgreSQL 15 with the tables of [`fixture`].
 
-use super::*;
 use crate::error::SqlError;
 use fixture::Fixture;
 
