@@ -285,7 +285,7 @@ impl Session {
             .hint("Use batch() for a string of several statements."));
         }
         let params = ParamTypes::variable(Vec::new());
-        let prepared = self.sql.prepare_parsed(parsed.pop(), params, false)?;
+        let prepared = self.sql.prepare_parsed(parsed.pop(), params)?;
         if self.statements.len() >= STATEMENTS_KEPT {
             self.statements.clear();
         }
@@ -300,7 +300,7 @@ impl Session {
     }
 
     fn bind_parsed(&mut self, parsed: Option<inkling_sql::analyze::ParsedStatement>) -> Result<()> {
-        let prepared = self.sql.prepare_parsed(parsed, ParamTypes::none(), false)?;
+        let prepared = self.sql.prepare_parsed(parsed, ParamTypes::none())?;
         self.sql.close_portal(PORTAL);
         self.sql.bind(PORTAL, prepared, Vec::new())
     }

@@ -267,6 +267,7 @@ fn limit_varchar(mut s: CompactString, limit: i32, explicit: bool) -> Result<Com
 }
 
 fn pad_bpchar(mut s: CompactString, limit: i32, explicit: bool) -> Result<CompactString> {
+    const BLANKS: &str = "                                                                ";
     if let Some(end) = end_of(&s, limit) {
         if !explicit && s.as_bytes()[end..].iter().any(|b| *b != b' ') {
             return Err(too_long("character", limit));
@@ -274,8 +275,13 @@ fn pad_bpchar(mut s: CompactString, limit: i32, explicit: bool) -> Result<Compac
         s.truncate(end);
         return Ok(s);
     }
-    let missing = limit.max(0) as usize - s.chars().count();
-    s.extend(std::iter::repeat_n(' ', missing));
+    let mut missing = limit.max(0) as usize - s.chars().count();
+    s.reserve(missing);
+    while missing > 0 {
+        let run = missing.min(BLANKS.len());
+        s.push_str(&BLANKS[..run]);
+        missing -= run;
+    }
     Ok(s)
 }
 

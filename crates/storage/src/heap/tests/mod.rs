@@ -19,7 +19,6 @@ pub const ASYNC: CommitMode = CommitMode::Async { max_loss_micros: 200_000 };
 pub struct Db {
     pub e: Arc<Engine>,
     pub h: HeapRel,
-    session: Arc<TxnSession>,
 }
 
 impl Db {
@@ -32,7 +31,7 @@ impl Db {
         let mut tx = Transaction::begin(&session, IsolationLevel::ReadCommitted, false);
         let rel = e.create_rel(&mut tx, Persistence::Permanent).expect("create");
         let _ = tx.commit(&*e, ASYNC).expect("commit");
-        Db { e, h: HeapRel::new(rel), session }
+        Db { e, h: HeapRel::new(rel) }
     }
 
     pub fn begin(&self) -> Tx<'_> {
