@@ -3,7 +3,7 @@
 //! ```text
 //!   execute / query ──> prepare (kept by text) ──> bind ──> step ──Wait──> block this thread
 //!                                                            '──Complete──> implicit commit
-//!                                            barrier: block until nothing told can be lost ──> caller
+//!                                     barrier: block until nothing told can be lost ──> caller
 //! ```
 //!
 //! - Statements are prepared once a text and kept ([`STATEMENTS_KEPT`] of them).
@@ -225,7 +225,7 @@ impl Session {
 
     // ---- one statement -----------------------------------------------------------------------
 
-    fn statement<S: RowSink>(
+    fn statement<S>(
         &mut self,
         text: &str,
         params: &[&dyn ToSql],
@@ -233,7 +233,7 @@ impl Session {
         full: &mut dyn FnMut(&mut Session, &mut S) -> Result<()>,
     ) -> Result<CommandTag>
     where
-        S: Described,
+        S: RowSink + Described,
     {
         self.begin_call(text)?;
         let mut outcome = self.bind(text, params, sink).and_then(|()| self.drive(sink, full));

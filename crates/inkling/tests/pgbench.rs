@@ -166,7 +166,7 @@ fn killed_round(server: &mut Server, dir: &Path, round: u64, mode: &str) -> Hash
         .spawn()
         .expect("pgbench");
     // Another moment each time, inside checkpoints too.
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         std::thread::sleep(Duration::from_millis(400));
         let _beside = server.try_psql("checkpoint");
     }

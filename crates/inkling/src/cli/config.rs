@@ -1,7 +1,7 @@
 //! Where the server's settings come from, weakest first:
 //!
 //! ```text
-//!   built-in  <-  PGPORT  <-  postgresql.conf  <-  postgresql.auto.conf  <-  -c name=value  <-  -h, -p
+//!   built-in <- PGPORT <- postgresql.conf <- postgresql.auto.conf <- -c name=value <- -h, -p
 //! ```
 //!
 //! A file has one `name = value` a line (the `=` may be missing), `#` comments, and values in

@@ -7,6 +7,7 @@
 use super::bootstrap;
 use super::ddl::{DdlContext, DdlHost};
 use super::relations::SYSTEM_RELATIONS;
+use super::rows::system_relation;
 use super::store;
 use super::views::SYSTEM_VIEWS;
 use crate::analyze::statement::Utility;
@@ -20,11 +21,14 @@ use std::sync::Arc;
 
 /// Writes the system relations when the directory has none yet; tells whether it did.
 pub fn ensure_relations(engine: &Arc<Engine>) -> Result<bool> {
-    if engine.pool.rel_exists(RelId::new(Oid::PG_CLASS.0)) {
-        return Ok(false);
-    }
     let session = TxnSession::new(engine.as_ref(), 0);
     let mut tx = Transaction::begin(&session, IsolationLevel::ReadCommitted, false);
+    // One transaction writes all rows: if one is there, all are. A file proves nothing.
+    let namespaces = store::scan(engine, &mut tx, system_relation(Oid::PG_NAMESPACE));
+    if !matches!(&namespaces, Ok(rows) if rows.is_empty()) {
+        tx.abort(engine.as_ref());
+        return namespaces.map(|_| false);
+    }
     let written = write_relations(engine, &mut tx);
     finish(engine, tx, written)?;
     Ok(true)
@@ -33,6 +37,8 @@ pub fn ensure_relations(engine: &Arc<Engine>) -> Result<bool> {
 fn write_relations(engine: &Arc<Engine>, tx: &mut Transaction) -> Result<()> {
     for relation in SYSTEM_RELATIONS {
         let rel = RelId::new(relation.oid.0);
+        // An attempt that a crash cut short may have left files.
+        engine.pool.unlink_rel(rel)?;
         engine.create_rel_as(tx, rel, Persistence::Permanent)?;
     }
     let mut rows = bootstrap::rows();

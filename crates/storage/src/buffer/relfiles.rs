@@ -427,9 +427,11 @@ impl RelFiles {
         }
     }
 
-    /// Whether a relation has any file.
+    /// Whether a relation has any file. A crash may leave some forks of an id and not its main
+    /// one; their contents must not become a new relation's.
     pub fn exists(&self, rel: RelId) -> bool {
-        self.vfs.exists(&Self::path_of(rel, Fork::Main, self.persistence(rel)))
+        let persistence = self.persistence(rel);
+        Fork::ALL.iter().any(|fork| self.vfs.exists(&Self::path_of(rel, *fork, persistence)))
     }
 
     /// The opened files that were written since their last fsync, in name order.
