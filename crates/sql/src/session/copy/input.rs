@@ -39,7 +39,7 @@ pub(in crate::session) struct CopyFrom {
     finished: bool,
     rows: u64,
     row: Vec<Datum>,
-    fields: Vec<Field>,
+    fields: Fields,
 }
 
 struct Rules {
@@ -58,6 +58,40 @@ struct Field {
     bytes: Vec<u8>,
     quoted: bool,
     null: bool,
+}
+
+/// The fields of one line; their buffers are kept from line to line.
+#[derive(Default)]
+struct Fields {
+    list: Vec<Field>,
+    used: usize,
+}
+
+impl Fields {
+    fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// An empty field after those there are.
+    fn add(&mut self) -> &mut Field {
+        if self.used == self.list.len() {
+            self.list.push(Field::default());
+        }
+        let field = &mut self.list[self.used];
+        self.used += 1;
+        field.bytes.clear();
+        field.quoted = false;
+        field.null = false;
+        field
+    }
+}
+
+impl std::ops::Deref for Fields {
+    type Target = [Field];
+
+    fn deref(&self) -> &[Field] {
+        &self.list[..self.used]
+    }
 }
 
 fn bad_format(text: impl Into<String>) -> SqlError {
@@ -100,7 +134,7 @@ impl CopyFrom {
             finished: false,
             rows: 0,
             row: vec![Datum::Null; table.columns.len()],
-            fields: Vec::new(),
+            fields: Fields::default(),
             table: Arc::clone(table),
         })
     }
@@ -236,11 +270,14 @@ fn excerpt(bytes: &[u8]) -> String {
     }
 }
 
-fn split_text(rules: &Rules, line: &[u8], fields: &mut Vec<Field>) -> Result<()> {
+fn split_text(rules: &Rules, line: &[u8], fields: &mut Fields) -> Result<()> {
     for raw in split_unescaped(line, rules.delimiter) {
-        let null = raw == rules.null.as_slice();
-        let bytes = if null || !raw.contains(&b'\\') { raw.to_vec() } else { unescape(raw) };
-        fields.push(Field { bytes, quoted: false, null });
+        let field = fields.add();
+        field.null = raw == rules.null.as_slice();
+        match !field.null && raw.contains(&b'\\') {
+            true => unescape(raw, &mut field.bytes),
+            false => field.bytes.extend_from_slice(raw),
+        }
     }
     Ok(())
 }
@@ -268,8 +305,7 @@ fn split_unescaped(line: &[u8], delimiter: u8) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Backslash sequences of the text format: letters, octal, hexadecimal, anything else itself.
-fn unescape(raw: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(raw.len());
+fn unescape(raw: &[u8], out: &mut Vec<u8>) {
     let mut bytes = raw.iter().copied().peekable();
     while let Some(b) = bytes.next() {
         if b != b'\\' {
@@ -303,19 +339,17 @@ fn unescape(raw: &[u8]) -> Vec<u8> {
             None => out.push(b'\\'),
         }
     }
-    out
 }
 
-fn split_csv(rules: &Rules, line: &[u8], fields: &mut Vec<Field>) -> Result<()> {
-    let mut field = Field::default();
+fn split_csv(rules: &Rules, line: &[u8], fields: &mut Fields) -> Result<()> {
+    let mut field = fields.add();
     let mut quoted = false;
     let mut at = 0;
     while at < line.len() {
         let b = line[at];
         if quoted {
-            if b == rules.escape
-                && line.get(at + 1).is_some_and(|n| *n == rules.quote || *n == rules.escape)
-            {
+            let next = line.get(at + 1);
+            if b == rules.escape && next.is_some_and(|n| *n == rules.quote || *n == rules.escape) {
                 at += 1;
                 field.bytes.push(line[at]);
             } else if b == rules.quote {
@@ -327,22 +361,18 @@ fn split_csv(rules: &Rules, line: &[u8], fields: &mut Vec<Field>) -> Result<()> 
             quoted = true;
             field.quoted = true;
         } else if b == rules.delimiter {
-            push_csv(rules, std::mem::take(&mut field), fields);
+            field.null = !field.quoted && field.bytes == rules.null;
+            field = fields.add();
         } else {
             field.bytes.push(b);
         }
         at += 1;
     }
-    if quoted {
-        return Err(bad_format("unterminated CSV quoted field"));
-    }
-    push_csv(rules, field, fields);
-    Ok(())
-}
-
-fn push_csv(rules: &Rules, mut field: Field, fields: &mut Vec<Field>) {
     field.null = !field.quoted && field.bytes == rules.null;
-    fields.push(field);
+    match quoted {
+        true => Err(bad_format("unterminated CSV quoted field")),
+        false => Ok(()),
+    }
 }
 
 impl Session {
@@ -473,7 +503,7 @@ mod tests {
 
     #[test]
     fn text_fields_unescape() {
-        let mut fields = Vec::new();
+        let mut fields = Fields::default();
         split_text(&rules(false), b"a\\tb\t\\N\t\\x41\\102\\\\\t\t\\\tx", &mut fields)
             .expect("fields");
         let some = |s: &str| Some(s.to_owned());
@@ -482,10 +512,10 @@ mod tests {
 
     #[test]
     fn csv_fields_know_quotes() {
-        let mut fields = Vec::new();
+        let mut fields = Fields::default();
         split_csv(&rules(true), b"a,\"b \"\"x\"\", c\",,\"\"", &mut fields).expect("fields");
         let some = |s: &str| Some(s.to_owned());
         assert_eq!(texts(&fields), vec![some("a"), some("b \"x\", c"), None, some("")]);
-        assert!(split_csv(&rules(true), b"\"open", &mut Vec::new()).is_err());
+        assert!(split_csv(&rules(true), b"\"open", &mut Fields::default()).is_err());
     }
 }
