@@ -321,7 +321,7 @@ impl Connection {
         max_rows: u64,
         describe: bool,
     ) -> Result<(Result<Progress, SqlError>, u64), End> {
-        let long = self.session.portal(portal).is_ok_and(|p| p.prepared().is_long_utility());
+        let long = self.session.portal(portal).is_ok_and(|p| p.prepared().is_long());
         let (session, out) = (&mut self.session, &mut self.out);
         let mut sink = WireSink::new(out, formats, describe);
         let run = AssertUnwindSafe(|| session.step(portal, &mut sink, max_rows));

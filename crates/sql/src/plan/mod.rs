@@ -458,6 +458,26 @@ pub enum StatementKind {
     Delete,
 }
 
+impl StatementPlan {
+    /// The estimate for the whole statement.
+    pub fn cost(&self) -> f64 {
+        self.root.cost.total
+    }
+
+    /// Whether the estimate may be far off: rows come from functions or a recursion.
+    pub fn is_unpredictable(&self) -> bool {
+        fn any(plan: &Plan) -> bool {
+            matches!(
+                plan.op,
+                Op::FunctionScan { .. } | Op::ProjectSet { .. } | Op::RecursiveUnion { .. }
+            ) || plan.op.children().into_iter().any(any)
+        }
+        any(&self.root)
+            || self.subplans.iter().any(|s| any(&s.plan))
+            || self.ctes.iter().any(|c| any(&c.plan))
+    }
+}
+
 /// The order that a sort key asks for.
 pub(crate) fn order_of(key: &SortKey) -> Order {
     Order { ty: key.expr.ty().oid, descending: key.descending, nulls_first: key.nulls_first }

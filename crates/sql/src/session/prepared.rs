@@ -23,6 +23,9 @@ use crate::types::{Oid, TypeRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
+/// Estimated cost (sequential pages) from which a statement counts as long: some milliseconds.
+const LONG_COST: f64 = 2000.0;
+
 /// What a statement is after binding and planning.
 pub(super) enum Bound {
     Planned(Arc<StatementPlan>),
@@ -75,9 +78,11 @@ impl Prepared {
         self.parsed.as_ref().map_or("", ParsedStatement::text)
     }
 
-    /// Work that keeps its thread for long: the driver should not run it among short statements.
-    pub fn is_long_utility(&self) -> bool {
+    /// Work that may keep its thread for long: the driver should not run it among short
+    /// statements.
+    pub fn is_long(&self) -> bool {
         match &self.current.lock().bound {
+            Bound::Planned(plan) => plan.cost() > LONG_COST || plan.is_unpredictable(),
             Bound::Utility(u) => matches!(
                 **u,
                 Utility::Vacuum(_)
@@ -89,8 +94,11 @@ impl Prepared {
                     | Utility::Truncate(_)
                     | Utility::Drop(_)
                     | Utility::Copy(_)
+                    | Utility::Explain(_)
+                    | Utility::Fetch(_)
+                    | Utility::Execute(_)
             ),
-            _ => false,
+            Bound::Empty => false,
         }
     }
 
