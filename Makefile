@@ -5,13 +5,15 @@ PORT ?= 5432
 HOST ?= 127.0.0.1
 DATA ?= ./data
 
-.PHONY: help run test build deps lint unit e2e bench check-shuttle clean
+.PHONY: help run test build deps test-deps lint unit doc models bench
 
 help:
 	@echo 'make run      build and serve ./data on $(HOST):$(PORT)'
 	@echo 'make test     everything that CI runs'
 	@echo 'make bench    throughput against PostgreSQL on this machine, in one run'
-	@echo 'make lint     formatting, clippy, docs'
+	@echo 'make lint     formatting, clippy'
+	@echo 'make models   model checks of the concurrent kernels'
+	@echo 'make doc      the internal documentation as HTML'
 
 # libclang: pg_query (the SQL grammar) generates its bindings with it.
 # psql and pgbench: the tests drive the server with them.
@@ -33,12 +35,19 @@ run: build
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items -q
 
 unit: deps
 	cargo test --workspace
 
 test: test-deps lint unit
+
+doc: deps
+	cargo doc --workspace --no-deps --document-private-items
+
+# Built apart: the synchronisation primitives are the model checker's.
+models:
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle \
+	  cargo test -p inkling-storage --lib -- models shuttle model::
 
 bench: test-deps build
 	python3 scripts/bench.py
