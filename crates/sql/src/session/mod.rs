@@ -70,6 +70,8 @@ pub struct Session {
     tx: Option<RefCell<Transaction>>,
     /// This transaction changed the catalog: it reads its own version.
     catalog_changed: bool,
+    /// The shared version when that was read: others' later changes make it stale.
+    own_catalog_at: u64,
     /// No byte of an answer leaves before the log is durable up to here.
     barrier: Lsn,
     statements: HashMap<String, Arc<Prepared>>,
@@ -94,6 +96,7 @@ impl Session {
             block: Block::Idle,
             tx: None,
             catalog_changed: false,
+            own_catalog_at: 0,
             barrier: Lsn::INVALID,
             statements: HashMap::new(),
             portals: HashMap::new(),
@@ -193,15 +196,26 @@ impl Session {
 
     /// The catalog that the next statement would see.
     fn catalog(&mut self) -> Result<Arc<CatalogSnapshot>> {
-        if self.catalog_changed {
-            return Ok(self.around.catalog());
-        }
-        let cache = &self.around.db.catalog;
-        if self.around.catalog().version != cache.version() {
-            let current = cache.current()?;
-            self.around.set_catalog(current);
+        if self.catalog_is_stale() {
+            match self.catalog_changed {
+                true => self.reload_own_catalog()?,
+                false => {
+                    let current = self.around.db.catalog.current()?;
+                    self.around.set_catalog(current);
+                }
+            }
         }
         Ok(self.around.catalog())
+    }
+
+    /// Whether others have changed the catalog since this session read it. To be asked again once
+    /// locks are held: what was bound before may lack, say, an index that writes must maintain.
+    fn catalog_is_stale(&self) -> bool {
+        let seen = match self.catalog_changed {
+            true => self.own_catalog_at,
+            false => self.around.catalog_version(),
+        };
+        seen != self.around.db.catalog.version()
     }
 
     /// The catalog after this transaction changed it.
@@ -209,8 +223,10 @@ impl Session {
         let Some(tx) = self.tx.as_mut().map(RefCell::get_mut) else {
             return Err(SqlError::internal("catalog change outside a transaction"));
         };
+        let at = self.around.db.catalog.version();
         let own = self.around.db.catalog.for_transaction(tx)?;
         self.catalog_changed = true;
+        self.own_catalog_at = at;
         self.around.set_catalog(own);
         Ok(())
     }

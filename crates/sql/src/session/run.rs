@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    fn begin_statement(
+    pub(super) fn begin_statement(
         &mut self,
         portal: &mut Portal,
         sink: &mut dyn RowSink,
@@ -110,9 +110,7 @@ impl Session {
             }
         }
         drop(tx);
-        if !self.catalog_changed
-            && self.around.catalog_version() != self.around.db.catalog.version()
-        {
+        if self.catalog_is_stale() {
             self.revalidate(prepared)?;
             if let Bound::Planned(plan) = prepared.bound() {
                 // Usually the same tables, whose locks are held already.

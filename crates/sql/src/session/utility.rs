@@ -25,6 +25,14 @@ use inkling_storage::engine::CheckpointKind;
 use inkling_storage::lock::{LockMode, LockResult, LockTag, LockWait};
 use std::sync::Arc;
 
+/// Why a statement has to begin anew.
+enum Pause {
+    /// When the lock is there.
+    Lock(LockWait),
+    /// At once: it has its locks, but was bound to an older catalog.
+    Stale,
+}
+
 impl Session {
     pub(super) fn utility(
         &mut self,
@@ -63,14 +71,15 @@ impl Session {
                 self.ensure_transaction()?;
                 self.start_copy(portal, c, sink)
             }
-            other => {
-                if let Some(wait) = self.simple_utility(other)? {
+            other => match self.simple_utility(other)? {
+                Some(Pause::Lock(wait)) => {
                     let handle = wait.handle();
                     portal.execution = Execution::Locking(wait);
-                    return Ok(Progress::Wait(handle));
+                    Ok(Progress::Wait(handle))
                 }
-                Ok(complete(portal, other.tag()))
-            }
+                Some(Pause::Stale) => self.begin_statement(portal, sink, max_rows),
+                None => Ok(complete(portal, other.tag())),
+            },
         }
     }
 
@@ -131,8 +140,8 @@ impl Session {
         self.around.set(name, value, ChangeSource::Session, local, in_transaction)
     }
 
-    /// Statements that give no rows. A wait: the statement begins anew when it is over.
-    fn simple_utility(&mut self, utility: &Utility) -> Result<Option<LockWait>> {
+    /// Statements that give no rows. After a pause the statement begins anew.
+    fn simple_utility(&mut self, utility: &Utility) -> Result<Option<Pause>> {
         match utility {
             Utility::Set(v) => self.set_variable(v)?,
             Utility::Reset(target) => self.reset(target)?,
@@ -314,7 +323,7 @@ impl Session {
 
     // --- cursors ---
 
-    fn declare(&mut self, c: &DeclareCursor) -> Result<Option<LockWait>> {
+    fn declare(&mut self, c: &DeclareCursor) -> Result<Option<Pause>> {
         if self.block != Block::Open {
             return Err(SqlError::new(
                 State::NO_ACTIVE_SQL_TRANSACTION,
@@ -344,7 +353,7 @@ impl Session {
         };
         for (table, _) in &plan.tables {
             if let Some(wait) = self.acquire(table.oid, LockMode::AccessShare, false)? {
-                return Ok(Some(wait));
+                return Ok(Some(Pause::Lock(wait)));
             }
         }
         let tx = self.tx_mut()?;
@@ -492,7 +501,7 @@ impl Session {
         }
     }
 
-    fn lock_table(&mut self, l: &Lock) -> Result<Option<LockWait>> {
+    fn lock_table(&mut self, l: &Lock) -> Result<Option<Pause>> {
         if self.block != Block::Open {
             return Err(SqlError::new(
                 State::NO_ACTIVE_SQL_TRANSACTION,
@@ -512,13 +521,13 @@ impl Session {
         };
         for table in &l.tables {
             if let Some(wait) = self.acquire(table.oid, mode, l.nowait)? {
-                return Ok(Some(wait));
+                return Ok(Some(Pause::Lock(wait)));
             }
         }
         Ok(None)
     }
 
-    fn vacuum(&mut self, v: &Vacuum) -> Result<Option<LockWait>> {
+    fn vacuum(&mut self, v: &Vacuum) -> Result<Option<Pause>> {
         if v.is_vacuum && self.block == Block::Open {
             return Err(not_in_block("VACUUM"));
         }
@@ -536,8 +545,10 @@ impl Session {
         };
         for table in targets {
             if let Some(wait) = self.acquire(table.oid, LockMode::ShareUpdateExclusive, false)? {
-                return Ok(Some(wait));
+                return Ok(Some(Pause::Lock(wait)));
             }
+            // As it is now that it is locked: an index made since must be vacuumed as well.
+            let Some(table) = self.catalog()?.table(table.oid).cloned() else { continue };
             let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
             let around = &self.around;
             crate::catalog::maintain::maintain(&around.db.engine, tx, &table, v, &|| {
@@ -548,7 +559,7 @@ impl Session {
         Ok(None)
     }
 
-    fn define(&mut self, utility: &Utility) -> Result<Option<LockWait>> {
+    fn define(&mut self, utility: &Utility) -> Result<Option<Pause>> {
         self.ensure_transaction()?;
         if self.tx.as_ref().is_some_and(|tx| tx.borrow().is_read_only()) {
             return Err(read_only_error(utility.tag()));
@@ -557,8 +568,12 @@ impl Session {
         let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let engine = Arc::clone(&self.around.db.engine);
         if let Some(wait) = ddl::lock(&engine, tx, &catalog, utility)? {
-            return Ok(Some(wait));
+            return Ok(Some(Pause::Lock(wait)));
         }
+        if self.catalog_is_stale() {
+            return Ok(Some(Pause::Stale));
+        }
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let host = SessionDdlHost { around: &self.around };
         let mut cx = DdlContext {
             engine: &engine,
@@ -629,6 +644,10 @@ impl Session {
                     format!("could not obtain lock on relation \"{}\"", table.name),
                 ));
             }
+        }
+        if self.catalog_is_stale() {
+            let text = "a relation was changed while the statement was being explained";
+            return Err(SqlError::new(State::LOCK_NOT_AVAILABLE, text).hint("Try again."));
         }
         let snapshot = self.take_statement_snapshot()?;
         let mut running =

@@ -23,7 +23,6 @@ drop table shop.item;
 drop schema shop;
 reset search_path;
 \dn
-show server_version_num;
 show search_path;
 select current_user, current_database(), current_schema;
 prepare p (int) as select $1 + 1 as next;
@@ -34,4 +33,3 @@ declare cur cursor for select * from (values (1), (2), (3)) v (x);
 fetch 2 from cur;
 fetch all from cur;
 commit;
-explain (costs off) select * from pg_class where oid = 1259;

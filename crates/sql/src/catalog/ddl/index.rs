@@ -81,8 +81,12 @@ pub fn create_index(cx: &mut DdlContext<'_>, c: &CreateIndex) -> Result<()> {
         return Ok(());
     }
     make_index(cx, &c.table, &NewIndex::plain(c.index.clone()))?;
-    let table = c.table.oid;
-    cx.change(Oid::PG_CLASS, table, |row| row.put("relhasindex", Datum::Bool(true)))?;
+    // Others may be making another index at this moment, under the same lock: the table's row is
+    // left alone when it says so already.
+    if c.table.indexes.is_empty() {
+        let table = c.table.oid;
+        cx.change(Oid::PG_CLASS, table, |row| row.put("relhasindex", Datum::Bool(true)))?;
+    }
     cx.next_command()
 }
 

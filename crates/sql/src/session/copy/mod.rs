@@ -41,12 +41,17 @@ pub(super) fn start(
         return Err(SqlError::unsupported("COPY format \"binary\""));
     }
     match c.from {
-        true => start_from(session, portal, c),
+        true => start_from(session, portal, c, sink),
         false => start_to(session, portal, c, sink),
     }
 }
 
-fn start_from(session: &mut Session, portal: &mut Portal, c: &CopyTable) -> Result<Progress> {
+fn start_from(
+    session: &mut Session,
+    portal: &mut Portal,
+    c: &CopyTable,
+    sink: &mut dyn RowSink,
+) -> Result<Progress> {
     let CopySource::Table { table, columns } = &c.source else {
         return Err(SqlError::internal("COPY FROM needs a table"));
     };
@@ -55,6 +60,9 @@ fn start_from(session: &mut Session, portal: &mut Portal, c: &CopyTable) -> Resu
         let handle = wait.handle();
         portal.execution = Execution::Locking(wait);
         return Ok(Progress::Wait(handle));
+    }
+    if session.catalog_is_stale() {
+        return session.begin_statement(portal, sink, 0);
     }
     let info = CopyInfo { columns: columns.len(), binary: false };
     session.take_statement_snapshot()?;
