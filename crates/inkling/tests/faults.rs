@@ -52,7 +52,7 @@ fn starts_that_cannot_be() {
     fs::write(root("pg").join("PG_VERSION"), "15\n").expect("a file");
     refused_because(&refused(&root("pg"), &[]), "data directory of PostgreSQL 15");
     fs::write(root("file"), "").expect("a file");
-    refused_because(&refused(&root("file"), &[]), "could not create data directory");
+    refused_because(&refused(&root("file"), &[]), "Not a directory");
     // Settings.
     refused_because(&refused(&root("a"), &["no_such=1"]), "unrecognized configuration parameter");
     refused_because(&refused(&root("b"), &["work_mem=lots"]), "invalid value for parameter");
@@ -414,7 +414,7 @@ fn fill(url: &str) -> (i64, String) {
         let mut n: i64 = start.get(0);
         loop {
             // Neither compressed nor moved out of the row.
-            let sql = "insert into big select $1 + k, (select string_agg(md5(($1 * 100 + i)::text), '') \
+            let sql = "insert into big select $1::bigint + k, (select string_agg(md5(($1::bigint * 100 + i)::text), '') \
                        from generate_series(1, 50) i) from generate_series(1, 20) k";
             match client.execute(sql, &[&n]).await {
                 Ok(_) => n += 20,

@@ -83,8 +83,6 @@ impl Prepared {
     pub fn is_long(&self) -> bool {
         match &self.current.lock().bound {
             Bound::Planned(plan) => plan.cost() > LONG_COST || plan.is_unpredictable(),
-            // It blocks where the statement would wait.
-            Bound::Utility(u) if matches!(&**u, Utility::Explain(e) if e.analyze) => true,
             Bound::Utility(u) => matches!(
                 **u,
                 Utility::Vacuum(_)
