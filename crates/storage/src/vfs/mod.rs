@@ -15,6 +15,7 @@ mod clock;
 mod random;
 mod real;
 pub mod sim;
+mod write_back;
 
 pub use clock::{Clock, SystemClock};
 pub use random::{Random, SeededRandom, SystemRandom};

@@ -1,11 +1,10 @@
 //! The host's file system under one root directory.
 //!
 //! `sync` is `fdatasync`; `allocate` is `fallocate`, or zeros written past the end where the file
-//! system has no such call; early write-out is asked for with `posix_fadvise(DONTNEED)`, which
-//! starts writing dirty pages and keeps them cached. Files are created with mode 0600 and
-//! directories with 0700, as PostgreSQL does.
+//! system has no such call; early write-out is asked for as `write_back` says. Files are created
+//! with mode 0600 and directories with 0700, as PostgreSQL does.
 
-use super::{OpenMode, Vfs, VfsFile, check_path};
+use super::{OpenMode, Vfs, VfsFile, check_path, write_back};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -160,14 +159,8 @@ impl VfsFile for RealFile {
     }
 
     fn start_write_back(&self, offset: u64, len: u64) {
-        #[cfg(target_os = "linux")]
-        if let Some(len) = std::num::NonZeroU64::new(len) {
-            // A hint (rule 6): whatever it answers, `sync` comes later.
-            let advice = rustix::fs::Advice::DontNeed;
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), advice);
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (offset, len);
+        // A hint (rule 6): `sync` comes later.
+        write_back::start(&self.file, offset, len);
     }
 }
 
