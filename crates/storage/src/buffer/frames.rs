@@ -312,6 +312,23 @@ impl Frames {
         Frames { memory, layout, descs }
     }
 
+    /// Has the kernel map the memory of frames `from..to` now, in this thread, rather than when
+    /// they are first touched. Contents stay as they are.
+    pub fn populate(&self, from: usize, to: usize) {
+        let to = to.min(self.len());
+        #[cfg(target_os = "linux")]
+        if from < to {
+            // SAFETY: `from` and `to` are within the allocation (`len` pages), so the range is; the
+            // advice reads and writes no byte of it.
+            let start = unsafe { self.memory.add(from) };
+            let bytes = (to - from) * size_of::<Page>();
+            // SAFETY: as above. A kernel that does not know the advice refuses it.
+            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (from, to);
+    }
+
     #[inline]
     pub fn len(&self) -> usize {
         self.descs.len()

@@ -197,6 +197,12 @@ impl BufferPool {
 
     /// The page if it is in memory already.
     pub fn read_resident(&self, id: PageId) -> Option<PinGuard<'_>> {
+        if let Some((frame, before)) = self.table.pin_optimistic(&self.frames, id) {
+            let pin = PinGuard::adopt(self, frame);
+            if before & VALID != 0 {
+                return Some(pin);
+            }
+        }
         let pin = self.pin_resident(id)?;
         self.wait_loaded(&pin).then_some(pin)
     }

@@ -173,6 +173,11 @@ impl BufferPool {
         Ok(cleaned)
     }
 
+    /// Has the kernel map frames that nobody has used yet, by their numbers.
+    pub(crate) fn map_frames(&self, from: usize, to: usize) {
+        self.frames.populate(from, to);
+    }
+
     /// Frames handed out since start-up: how far the clock hand has come.
     pub(crate) fn hand_position(&self) -> usize {
         self.hand.load(Ordering::Relaxed)

@@ -2,7 +2,8 @@
 //!
 //! How many frames were taken since the last round says how many will be: a moving average that
 //! rises at once and falls slowly. The round makes that many frames (times a factor) ahead of the
-//! hand clean and free to take, so that a session in need of a frame does not write first.
+//! hand clean and free to take, so that a session in need of a frame does not write first; and,
+//! on the hand's first way round, mapped, so that it does not wait for the kernel's zeros either.
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -15,6 +16,8 @@ const SMOOTHING: f64 = 16.0;
 struct State {
     hand: usize,
     need: f64,
+    /// Frames below this one have been asked of the kernel.
+    mapped: usize,
 }
 
 /// What the rounds remember.
@@ -35,6 +38,12 @@ pub(crate) fn background_round(engine: &Engine) -> Result<usize> {
     state.need =
         if taken > state.need { taken } else { state.need + (taken - state.need) / SMOOTHING };
     let look = (state.need * options.bgwriter_multiplier).ceil() as usize;
+    // Nobody asks for frames, nobody's memory is taken.
+    let ahead = if taken > 0.0 { look } else { 0 };
+    let from = state.mapped.max(hand);
+    state.mapped = from.max(hand + ahead);
+    let to = state.mapped;
     drop(state);
+    engine.pool.map_frames(from, to);
     Ok(engine.pool.clean_ahead(look, options.bgwriter_max_pages)?.written)
 }
