@@ -122,6 +122,11 @@ fn the_log_can_be_read_while_the_server_runs() {
     let dump = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(dump.contains("rmgr: Heap") && dump.contains("COMMIT"), "{dump}");
     assert!(dump.contains("the log ends at"), "{dump}");
+    let rel = server.psql("select relfilenode from pg_class where relname = 't'");
+    let of_t = inkling(&["waldump", "-D", root, "--relation", rel.trim()]);
+    let of_t = String::from_utf8_lossy(&of_t.stdout).into_owned();
+    assert!(of_t.contains(&format!("rel {} blk 0", rel.trim())), "{of_t}");
+    assert!(of_t.contains("insert 1 xmin"), "{of_t}");
     let few = inkling(&["waldump", "-D", root, "--limit", "2"]);
     assert_eq!(String::from_utf8_lossy(&few.stdout).lines().count(), 2);
     let nowhere = inkling(&["waldump", "-D", "/no/such/directory"]);

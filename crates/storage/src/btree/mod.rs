@@ -61,7 +61,7 @@ pub use api::{
 };
 pub use build::Builder;
 pub use node::dump as dump_page;
-pub use ops::redo;
+pub use ops::{describe as describe_ops, redo};
 pub use scan::Cursor;
 
 use crate::error::{Result, StorageError};

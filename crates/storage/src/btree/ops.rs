@@ -263,6 +263,44 @@ pub fn decode_all(ops: &[u8]) -> impl Iterator<Item = Read<Op<'_>>> {
     })
 }
 
+/// Says in words what a block's part of a record does.
+pub fn describe(ops: &[u8]) -> String {
+    let words = |op: Read<Op<'_>>| op.map_or_else(|damage| format!("<{}>", damage.0), describe_one);
+    decode_all(ops).map(words).collect::<Vec<_>>().join("; ")
+}
+
+fn describe_one(op: Op<'_>) -> String {
+    match op {
+        Op::Meta(m) => format!("meta root {:?} level {}", m.root, m.root_level),
+        Op::Init(i) => format!("init level {} left {} right {:?}", i.level, i.left, i.right),
+        Op::Load(items) => format!("load {} bytes", items.len()),
+        Op::Insert { at, row, key } => {
+            format!("insert {at} row {} key {}", row_id(row), hex(key))
+        }
+        Op::InsertPivot { at, child, key, .. } => {
+            format!("insert pivot {at} child {child:?} key {}", hex(key))
+        }
+        Op::Remove(at) => format!("remove {} entries", at.len() / 2),
+        Op::Truncate { from, right, key, .. } => {
+            format!("split off from {from} right {right:?} high key {}", hex(key))
+        }
+        Op::High { key, .. } => format!("high key {}", hex(key)),
+        Op::Left(block) => format!("left link {block}"),
+        Op::Right(link) => format!("right link {link:?}"),
+        Op::ClearFlags(flags) => format!("clear flags {flags:#x}"),
+        Op::Child { at, child } => format!("downlink {at} child {child:?}"),
+        Op::Delete { next } => format!("delete page, next free {next}"),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, b| {
+        let _ = write!(out, "{b:02x}");
+        out
+    })
+}
+
 impl PageOp for Op<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.encode_to(out);

@@ -14,8 +14,10 @@
 mod records;
 mod redo;
 mod unlogged;
+mod words;
 
 pub(crate) use records::{CheckpointData, PendingFile, encode_create, encode_rel, encode_truncate};
+pub use words::RecordWords;
 
 use crate::buffer::{BufferPool, OpError};
 use crate::error::{Result, StorageError};
