@@ -385,7 +385,7 @@ impl Session {
         loop {
             match source.read(&mut chunk) {
                 Ok(0) => return self.sql.copy_done(PORTAL),
-                Ok(n) => self.sql.copy_data(PORTAL, &chunk[..n])?,
+                Ok(n) => self.sql.copy_data(PORTAL, std::iter::once(&chunk[..n]))?,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(self.sql.copy_fail(&e.to_string())),
             }

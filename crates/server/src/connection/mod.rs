@@ -12,6 +12,7 @@
 //! - While a statement waits, the socket is watched: a client that goes away cancels it.
 //! - A statement that panics ends its session, not the server.
 
+mod copy;
 mod extended;
 mod simple;
 mod sink;
@@ -379,41 +380,6 @@ impl Connection {
             tokio::time::sleep(limit).await;
             cancel.request(CancelReason::StatementTimeout);
         }))
-    }
-
-    /// Feeds COPY data to the portal until the client is done. On an error the rest of the data
-    /// is read and dropped by the main loop.
-    async fn copy_in(&mut self, portal: &str) -> Result<Result<(), SqlError>, End> {
-        self.flush().await?;
-        loop {
-            let message = match self.next_message().await? {
-                Next::Message(m) => m,
-                Next::End => return Err(End::Client),
-            };
-            let decoded = match frontend::decode(&message) {
-                Ok(m) => m,
-                Err(e) => return Ok(Err(e)),
-            };
-            let session = &mut self.session;
-            let fed = match decoded {
-                Frontend::CopyData(data) => {
-                    tokio::task::block_in_place(|| session.copy_data(portal, data))
-                }
-                Frontend::CopyDone => {
-                    return Ok(tokio::task::block_in_place(|| session.copy_done(portal)));
-                }
-                Frontend::CopyFail(why) => Err(session.copy_fail(why)),
-                Frontend::Flush | Frontend::Sync => continue,
-                Frontend::Terminate => return Err(End::Client),
-                _ => Err(SqlError::new(
-                    State::PROTOCOL_VIOLATION,
-                    "unexpected message type during COPY from stdin",
-                )),
-            };
-            if let Err(e) = fed {
-                return Ok(Err(e));
-            }
-        }
     }
 }
 

@@ -195,6 +195,37 @@ pub fn message_length(buffer: &[u8]) -> Result<Option<usize>> {
     Ok((buffer.len() >= total).then_some(total))
 }
 
+/// The whole CopyData messages at the start of `buffer`.
+pub fn copy_frames(buffer: &[u8]) -> &[u8] {
+    let mut at = 0;
+    while buffer.get(at) == Some(&b'd')
+        && let Ok(Some(length)) = message_length(&buffer[at..])
+    {
+        at += length;
+    }
+    &buffer[..at]
+}
+
+/// The contents of the messages that [`copy_frames`] found.
+pub struct CopyFrames<'a>(&'a [u8]);
+
+impl<'a> CopyFrames<'a> {
+    pub fn new(frames: &'a [u8]) -> Self {
+        CopyFrames(frames)
+    }
+}
+
+impl<'a> Iterator for CopyFrames<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let length = message_length(self.0).ok().flatten()?;
+        let (frame, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Some(&frame[5..])
+    }
+}
+
 fn is_known(kind: u8) -> bool {
     matches!(
         kind,
@@ -331,6 +362,18 @@ pub fn decode_startup(packet: &[u8]) -> Result<Startup> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_copy_messages_are_found() {
+        // Three whole messages and the start of a fourth.
+        let buffer = b"d\0\0\0\x06abd\0\0\0\x04d\0\0\0\x05cd\0\0\0\x07e";
+        let frames = copy_frames(buffer);
+        assert_eq!(frames.len(), buffer.len() - 6);
+        let pieces: Vec<&[u8]> = CopyFrames::new(frames).collect();
+        assert_eq!(pieces, [&b"ab"[..], b"", b"c"]);
+        assert!(copy_frames(b"c\0\0\0\x04").is_empty());
+        assert!(copy_frames(b"d\0\0\0\x01").is_empty());
+    }
 
     fn message(kind: u8, body: &[u8]) -> Vec<u8> {
         let mut m = vec![kind];

@@ -4,6 +4,7 @@
 //! memory, written bottom-up. The table is locked against writers meanwhile. Two versions that
 //! are both live with equal keys make a unique index fail, with PostgreSQL's message.
 
+use super::alter::contains_nulls;
 use super::{DdlContext, RowFn};
 use crate::analyze::statement::{
     ConstraintSpec, ConstraintSpecKind, CreateIndex, IndexColumnSpec, IndexSpec,
@@ -229,18 +230,20 @@ impl<'a> IndexKeys<'a> {
         Ok(IndexKeys { columns, order, predicate, upto })
     }
 
-    /// The key's values; `None` when the index's condition leaves the row out.
-    fn values(&self, row: &[Datum]) -> Result<Option<Vec<Datum>>> {
+    /// Puts the key's values into `out`; false when the index's condition leaves the row out.
+    fn values(&self, row: &[Datum], out: &mut Vec<Datum>) -> Result<bool> {
         if let Some(predicate) = &self.predicate
             && predicate(row)? != Datum::Bool(true)
         {
-            return Ok(None);
+            return Ok(false);
         }
         let value = |source: &KeySource<'_>| match source {
             KeySource::Column(at) => Ok(row[*at].clone()),
             KeySource::Expr(f) => f(row),
         };
-        self.columns.iter().map(value).collect::<Result<Vec<_>>>().map(Some)
+        out.clear();
+        self.columns.iter().try_for_each(|source| value(source).map(|v| out.push(v)))?;
+        Ok(true)
     }
 }
 
@@ -289,6 +292,7 @@ impl KeyEntry {
     }
 }
 
+/// Reads the table and writes the index's pages.
 fn fill(
     cx: &mut DdlContext<'_>,
     table: &Arc<TableDef>,
@@ -296,20 +300,9 @@ fn fill(
     new: &NewIndex,
     keys: &IndexKeys<'_>,
 ) -> Result<()> {
-    build_index(cx, table, rel, keys, new.spec.unique.then_some(&new.spec))
-}
-
-/// Reads the table and writes the index's pages; `unique` names the columns for the error.
-pub fn build_index(
-    cx: &mut DdlContext<'_>,
-    table: &Arc<TableDef>,
-    rel: RelId,
-    keys: &IndexKeys<'_>,
-    unique: Option<&IndexSpec>,
-) -> Result<()> {
-    let sorted = collect_keys(cx, table, keys)?;
-    if let Some(spec) = unique {
-        check_unique(cx, table, keys, spec, &sorted)?;
+    let sorted = collect_keys(cx, table, keys, new.primary.then_some(&new.spec))?;
+    if new.spec.unique {
+        check_unique(cx, table, keys, &new.spec, &sorted)?;
     }
     let entries = sorted.entries.iter().map(|e| (e.key(&sorted.bytes), e.row));
     let target = BtreeRel::new(rel);
@@ -377,22 +370,34 @@ impl<'a> TableRows<'a> {
     }
 }
 
+/// Room that is made in advance for this many keys at most.
+const EXPECTED_ROWS: f32 = 1e8;
+
+/// The keys of all rows, in order. `primary`: of a primary key, which takes no nulls.
 fn collect_keys(
     cx: &mut DdlContext<'_>,
     table: &Arc<TableDef>,
     keys: &IndexKeys<'_>,
+    primary: Option<&IndexSpec>,
 ) -> Result<Keys> {
     let mut found = Keys::default();
-    let mut buffer = Vec::new();
+    found.entries.reserve(table.reltuples.clamp(0.0, EXPECTED_ROWS) as usize);
+    let (mut buffer, mut values) = (Vec::new(), Vec::new());
     let host = cx.host;
     TableRows::new(cx.engine, table).visit(
         keys.upto,
         &|| host.check_interrupt(),
         &mut |row, root, live| {
-            let Some(values) = keys.values(row)? else { return Ok(()) };
+            if !keys.values(row, &mut values)? {
+                return Ok(());
+            }
             buffer.clear();
             keycode::encode_key(&values, &keys.order, &mut buffer)?;
-            let has_null = values.iter().any(Datum::is_null);
+            let null = values.iter().position(Datum::is_null);
+            if let (Some(at), Some(spec), true) = (null, primary, live) {
+                return Err(contains_nulls(table, &spec.columns[at].name));
+            }
+            let has_null = null.is_some();
             found.push(&buffer, root, live, has_null);
             Ok(())
         },
@@ -441,11 +446,9 @@ fn duplicate(
         o.constraint = Some(spec.name.clone());
     });
     let mut shown: Option<String> = None;
+    let mut values = Vec::new();
     let mut show = |row: &[Datum], root: RowId, live: bool| {
-        if root == at
-            && live
-            && let Some(values) = keys.values(row)?
-        {
+        if root == at && live && keys.values(row, &mut values)? {
             let texts: Vec<String> =
                 values.iter().zip(&spec.columns).map(|(v, c)| cx.host.show(v, c.ty.oid)).collect();
             shown = Some(texts.join(", "));

@@ -4,8 +4,8 @@
 //!   push ─ checks, encoding ─> batch ... full? ─> heap::insert_many ─> index entries of each row
 //! ```
 //!
-//! A wait for a unique key's other writer blocks the calling thread: whoever drives a COPY gives
-//! it a thread for that.
+//! A wait for a unique key's other writer blocks the calling thread, by way of the caller's
+//! [`Block`]: whoever drives a COPY gives it a thread for that, and decides what interrupts it.
 
 use super::{Entries, IndexWork, Target, duplicate, encode};
 use crate::analyze::bound::Expr;
@@ -42,8 +42,13 @@ pub struct BulkInsert {
     /// The rows' values, when indexes need them.
     values: Vec<Datum>,
     spare: EncodedRow,
-    waits: RefCell<Option<WaitHandle>>,
 }
+
+/// Waits in the calling thread; an error ends the insertion.
+pub type Block<'a> = &'a dyn Fn(&WaitHandle) -> Result<()>;
+
+/// Where functions that have to wait would say so; there are none in a COPY.
+pub type Waits = RefCell<Option<WaitHandle>>;
 
 impl BulkInsert {
     /// `checks` are the table's CHECK conditions by name. `freeze`: COPY ... FREEZE.
@@ -71,30 +76,31 @@ impl BulkInsert {
             bytes: 0,
             values: Vec::new(),
             spare: EncodedRow::default(),
-            waits: RefCell::new(None),
         })
     }
 
-    /// Takes a row; `values` has one for each column and is left as it was.
+    /// Takes a row; `values` has one for each column and is left as it was. `cx` is one of
+    /// [`BulkInsert::context`], for any number of rows.
     pub fn push(
         &mut self,
         env: &ExecEnv<'_>,
+        cx: &mut ExecCx<'_>,
         values: &mut Vec<Datum>,
-    ) -> Result<Option<WaitHandle>> {
+        block: Block<'_>,
+    ) -> Result<()> {
         if self.target.is_none() {
             let exec = env.table(&self.table)?;
             self.target = Some(Target::new(exec, 0, Vec::new(), None));
         }
-        let Some(target) = &self.target else { return Ok(None) };
+        let Some(target) = &self.target else { return Ok(()) };
         let width = values.len();
-        let mut cx = Self::context(env, &self.waits)?;
         cx.regs = std::mem::take(values);
         cx.regs.resize(self.registers.max(width), Datum::Null);
         if self.rows.len() == self.filled {
             self.rows.push(EncodedRow::default());
         }
         let row = &mut self.rows[self.filled];
-        let checked = check(target, &self.checks, &mut cx, width).and_then(|()| {
+        let checked = check(target, &self.checks, cx, width).and_then(|()| {
             encode(cx.store()?, &target.table, &cx.regs[..width], row, &mut self.spare)
         });
         *values = std::mem::take(&mut cx.regs);
@@ -106,21 +112,20 @@ impl BulkInsert {
         self.bytes += self.rows[self.filled].body().stored_len();
         self.filled += 1;
         if self.bytes >= BATCH_BYTES || self.filled >= BATCH_ROWS {
-            self.write(env)?;
+            self.write(env, cx, block)?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Writes what is left.
-    pub fn finish(&mut self, env: &ExecEnv<'_>) -> Result<Option<WaitHandle>> {
-        self.write(env)?;
-        Ok(None)
+    pub fn finish(&mut self, env: &ExecEnv<'_>, block: Block<'_>) -> Result<()> {
+        let waits = Waits::default();
+        let cx = Self::context(env, &waits)?;
+        self.write(env, &cx, block)
     }
 
-    fn context<'c>(
-        env: &'c ExecEnv<'_>,
-        waits: &'c RefCell<Option<WaitHandle>>,
-    ) -> Result<ExecCx<'c>> {
+    /// What evaluating a row's checks and encoding it needs.
+    pub fn context<'c>(env: &'c ExecEnv<'_>, waits: &'c Waits) -> Result<ExecCx<'c>> {
         let (snapshot, command) = {
             let mut tx = env.tx.borrow_mut();
             let snapshot = match tx.snapshot() {
@@ -132,7 +137,7 @@ impl BulkInsert {
         Ok(ExecCx::new(env.fx, &[]).with_store(env.store(snapshot, command), waits))
     }
 
-    fn write(&mut self, env: &ExecEnv<'_>) -> Result<()> {
+    fn write(&mut self, env: &ExecEnv<'_>, cx: &ExecCx<'_>, block: Block<'_>) -> Result<()> {
         let Some(target) = &mut self.target else { return Ok(()) };
         let table = Arc::clone(&target.table);
         let mut addresses = Vec::with_capacity(self.filled);
@@ -143,18 +148,17 @@ impl BulkInsert {
             heap::insert_many(env.engine, &mut tx, &table.heap, &bodies, opts, &mut addresses)?;
         }
         if !table.indexes.is_empty() {
-            let cx = Self::context(env, &self.waits)?;
             let store = *cx.store()?;
             let width = self.table.columns.len();
             let mut work = IndexWork::default();
             for (row, values) in addresses.iter().zip(self.values.chunks_exact(width)) {
                 work.start(*row);
                 loop {
-                    match work.go_on(&store, &cx, &table, values, &|_| true, &mut target.key)? {
+                    match work.go_on(&store, cx, &table, values, &|_| true, &mut target.key)? {
                         Entries::Done => break,
-                        Entries::Wait(handle) => handle.block(),
+                        Entries::Wait(handle) => block(&handle)?,
                         Entries::Duplicate(index) => {
-                            return Err(duplicate(&cx, &table, index, values));
+                            return Err(duplicate(cx, &table, index, values));
                         }
                     }
                 }

@@ -12,7 +12,8 @@ use crate::analyze::statement::{CopyFormat, CopyTable};
 use crate::catalog::TableDef;
 use crate::error::{Result, SqlError, State};
 use crate::exec::RowExpr;
-use crate::exec::bulk::BulkInsert;
+use crate::exec::bulk::{BulkInsert, Waits};
+use crate::exec::run::ExecEnv;
 use crate::functions::FnContext;
 use crate::plan::PlanEnv;
 use crate::types::{self, Datum};
@@ -142,7 +143,11 @@ impl CopyFrom {
     /// The end of the first line in `bytes` (without its newline) and where the next one starts.
     fn line_end(&self, bytes: &[u8], last: bool) -> Option<(usize, usize)> {
         let mut quoted = false;
-        let mut at = 0;
+        // Text goes on to the first byte that means something.
+        let mut at = match self.rules.csv {
+            true => 0,
+            false => memchr::memchr3(b'\n', b'\r', b'\\', bytes).unwrap_or(bytes.len()),
+        };
         while at < bytes.len() {
             match bytes[at] {
                 b if self.rules.csv
@@ -191,27 +196,20 @@ impl CopyFrom {
             self.ended = true;
             return Ok(false);
         }
-        self.split(line)?;
-        if std::mem::take(&mut self.header_pending) {
-            return self.check_header().map(|()| false);
-        }
-        if self.fields.len() < self.columns.len() {
-            let missing = &self.table.columns[self.columns[self.fields.len()]].name;
-            return Err(bad_format(format!("missing data for column \"{missing}\""))
-                .context(format!("{}: \"{}\"", self.context(), excerpt(line))));
-        }
-        if self.fields.len() > self.columns.len() {
-            return Err(bad_format("extra data after last expected column").context(format!(
-                "{}: \"{}\"",
-                self.context(),
-                excerpt(line)
-            )));
-        }
-        self.row.fill(Datum::Null);
-        for i in 0..self.columns.len() {
-            let value = self.value(i, fx)?;
-            let at = self.columns[i];
-            self.row[at] = value;
+        if self.rules.csv || self.header_pending || memchr::memchr(b'\\', line).is_some() {
+            self.split(line)?;
+            if std::mem::take(&mut self.header_pending) {
+                return self.check_header().map(|()| false);
+            }
+            self.check_count(self.fields.len(), line)?;
+            self.row.fill(Datum::Null);
+            for i in 0..self.columns.len() {
+                let value = self.value(i, fx)?;
+                let at = self.columns[i];
+                self.row[at] = value;
+            }
+        } else {
+            self.take_plain(line, fx)?;
         }
         for (at, default) in &self.defaults {
             self.row[*at] = default.eval(&[], fx)?;
@@ -220,6 +218,43 @@ impl CopyFrom {
             Some(filter) => Ok(filter.eval(&self.row, fx)? == Datum::Bool(true)),
             None => Ok(true),
         }
+    }
+
+    /// A line of the text format without escapes: its fields are as they stand.
+    fn take_plain(&mut self, line: &[u8], fx: &dyn FnContext) -> Result<()> {
+        self.row.fill(Datum::Null);
+        let mut rest = line;
+        for i in 0..self.columns.len() {
+            let end = memchr::memchr(self.rules.delimiter, rest);
+            let (raw, after) = match end {
+                Some(end) => (&rest[..end], Some(&rest[end + 1..])),
+                None => (rest, None),
+            };
+            // The last column takes the rest, and every other one leaves some.
+            if after.is_some() != (i + 1 < self.columns.len()) {
+                let count = line.iter().filter(|b| **b == self.rules.delimiter).count() + 1;
+                return self.check_count(count, line);
+            }
+            if raw != self.rules.null.as_slice() {
+                let value = self.text_value(i, raw, fx)?;
+                let at = self.columns[i];
+                self.row[at] = value;
+            }
+            rest = after.unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn check_count(&self, fields: usize, line: &[u8]) -> Result<()> {
+        let error = match fields.cmp(&self.columns.len()) {
+            std::cmp::Ordering::Equal => return Ok(()),
+            std::cmp::Ordering::Less => {
+                let missing = &self.table.columns[self.columns[fields]].name;
+                bad_format(format!("missing data for column \"{missing}\""))
+            }
+            std::cmp::Ordering::Greater => bad_format("extra data after last expected column"),
+        };
+        Err(error.context(format!("{}: \"{}\"", self.context(), excerpt(line))))
     }
 
     fn check_header(&self) -> Result<()> {
@@ -237,7 +272,6 @@ impl CopyFrom {
 
     fn value(&self, i: usize, fx: &dyn FnContext) -> Result<Datum> {
         let (field, at) = (&self.fields[i], self.columns[i]);
-        let column = &self.table.columns[at];
         let is_null = match (self.rules.csv, field.quoted) {
             (false, _) => field.null,
             (true, false) => field.null && !self.rules.force_not_null.contains(&at),
@@ -246,11 +280,17 @@ impl CopyFrom {
         if is_null {
             return Ok(Datum::Null);
         }
+        self.text_value(i, &field.bytes, fx)
+    }
+
+    /// A field's bytes, unescaped, as its column's type.
+    fn text_value(&self, i: usize, bytes: &[u8], fx: &dyn FnContext) -> Result<Datum> {
+        let column = &self.table.columns[self.columns[i]];
         let context = || {
-            let shown = excerpt(&field.bytes);
+            let shown = excerpt(bytes);
             format!("{}, column {}: \"{shown}\"", self.context(), column.name)
         };
-        let text = std::str::from_utf8(&field.bytes).map_err(|_| {
+        let text = std::str::from_utf8(bytes).map_err(|_| {
             SqlError::new(
                 State::CHARACTER_NOT_IN_REPERTOIRE,
                 "invalid byte sequence for encoding \"UTF8\"",
@@ -376,22 +416,25 @@ fn split_csv(rules: &Rules, line: &[u8], fields: &mut Fields) -> Result<()> {
 }
 
 impl Session {
-    /// Bytes of a COPY FROM, as they come; lines may be split anywhere.
-    pub fn copy_data(&mut self, portal: &str, data: &[u8]) -> Result<()> {
-        self.with_copy(portal, |session, copy| copy.feed(session, data, false))
+    /// Bytes of a COPY FROM, as they come, piece by piece; lines may be split anywhere.
+    pub fn copy_data<'d>(
+        &mut self,
+        portal: &str,
+        mut pieces: impl Iterator<Item = &'d [u8]>,
+    ) -> Result<()> {
+        self.with_copy(portal, |session, copy| {
+            session.with_env(|env| pieces.try_for_each(|data| copy.feed(session, env, data, false)))
+        })
     }
 
     /// The client has sent everything.
     pub fn copy_done(&mut self, portal: &str) -> Result<()> {
         self.with_copy(portal, |session, copy| {
-            copy.feed(session, &[], true)?;
-            let context = copy.context();
-            let bulk = &mut copy.bulk;
-            while let Some(wait) =
-                session.with_env(|env| bulk.finish(env)).map_err(|e| e.context(context.clone()))?
-            {
-                session.block_on(&wait)?;
-            }
+            session.with_env(|env| {
+                copy.feed(session, env, &[], true)?;
+                let finished = copy.bulk.finish(env, &|wait| session.block_on(wait));
+                finished.map_err(|e| e.context(copy.context()))
+            })?;
             copy.finished = true;
             Ok(())
         })
@@ -452,29 +495,51 @@ fn copying(portal: &mut Portal) -> Option<&mut CopyFrom> {
 }
 
 impl CopyFrom {
-    fn feed(&mut self, session: &mut Session, data: &[u8], last: bool) -> Result<()> {
+    /// Takes bytes; what has no whole line yet is kept for the next ones.
+    fn feed(
+        &mut self,
+        session: &Session,
+        env: &ExecEnv<'_>,
+        data: &[u8],
+        last: bool,
+    ) -> Result<()> {
+        if self.rest.is_empty() {
+            let taken = self.take_lines(session, env, data, last)?;
+            self.rest.extend_from_slice(&data[taken..]);
+            return Ok(());
+        }
         let mut buffer = std::mem::take(&mut self.rest);
         buffer.extend_from_slice(data);
+        let taken = self.take_lines(session, env, &buffer, last)?;
+        buffer.drain(..taken);
+        self.rest = buffer;
+        Ok(())
+    }
+
+    /// Inserts the whole lines at the start of `bytes`; tells how many bytes they are.
+    fn take_lines(
+        &mut self,
+        session: &Session,
+        env: &ExecEnv<'_>,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<usize> {
+        let waits = Waits::default();
+        let mut cx = BulkInsert::context(env, &waits)?;
         let mut at = 0;
         while !self.ended {
-            let Some((end, next)) = self.line_end(&buffer[at..], last) else { break };
+            let Some((end, next)) = self.line_end(&bytes[at..], last) else { return Ok(at) };
             session.around.cancel.check()?;
-            if self.take_line(&buffer[at..at + end], &session.around)? {
-                let row = &mut self.row;
-                let bulk = &mut self.bulk;
-                let pushed = session.with_env(|env| bulk.push(env, row));
-                if let Some(wait) = pushed.map_err(|e| e.context(self.context()))? {
-                    session.block_on(&wait)?;
-                }
+            if self.take_line(&bytes[at..at + end], &session.around)? {
+                let block = |wait: &WaitHandle| session.block_on(wait);
+                let pushed = self.bulk.push(env, &mut cx, &mut self.row, &block);
+                pushed.map_err(|e| e.context(self.context()))?;
                 self.rows += 1;
             }
             at += next;
         }
-        if !self.ended {
-            buffer.drain(..at);
-            self.rest = buffer;
-        }
-        Ok(())
+        // After the end mark nothing counts.
+        Ok(bytes.len())
     }
 }
 
