@@ -23,7 +23,9 @@
 use inkling_sql::error::{Result, SqlError};
 use inkling_sql::functions::FnContext;
 use inkling_sql::session::ColumnDesc;
-use inkling_sql::session::{CopyInfo, Database, Progress, RowSink, Session, SessionParams};
+use inkling_sql::session::{
+    CopyInfo, Database, Prepared, Progress, RowSink, Session, SessionParams,
+};
 use inkling_sql::settings::ServerSettings;
 use inkling_sql::types::{self, Datum, TypeRef};
 use inkling_storage::engine::{Engine, EngineOptions};
@@ -114,13 +116,29 @@ impl Client {
         }
     }
 
+    /// Runs a query that came before as the statement that is kept for its text, if one is.
+    fn run_again(&mut self, sql: &str) -> Option<String> {
+        let (prepared, values) = self.session.recall(sql)?;
+        self.session.begin_message();
+        let outcome = self.start_prepared(prepared, values).and_then(|()| self.drive(None));
+        Some(match outcome {
+            Ok(true) => std::mem::take(&mut self.sink.out),
+            Ok(false) => "(waits)\n".to_owned(),
+            Err(e) => self.failed(&e),
+        })
+    }
+
     fn start(&mut self, sql: &str) -> Result<()> {
         let mut parsed = self.session.parse_statements(sql)?;
         assert_eq!(parsed.len(), 1, "one statement at a time: {sql}");
         let params = inkling_sql::analyze::ParamTypes::none();
         let prepared = self.session.prepare_parsed(parsed.pop(), params)?;
+        self.start_prepared(prepared, Vec::new())
+    }
+
+    fn start_prepared(&mut self, prepared: Arc<Prepared>, values: Vec<Datum>) -> Result<()> {
         let columns = prepared.columns().map(<[ColumnDesc]>::to_vec);
-        self.session.bind("", prepared, Vec::new())?;
+        self.session.bind("", prepared, values)?;
         if let (Some(columns), false) = (columns, self.session.portal("")?.tells_columns()) {
             self.sink.columns(&columns)?;
         }
@@ -137,7 +155,8 @@ impl Client {
                     }
                 }
                 Progress::CopyIn(_) => {
-                    self.session.copy_data("", copy.unwrap_or_default().as_bytes())?;
+                    let data = copy.unwrap_or_default().as_bytes();
+                    self.session.copy_data("", std::iter::once(data))?;
                     self.session.copy_done("")?;
                 }
                 Progress::FlushRows | Progress::Suspended => {}
@@ -222,6 +241,14 @@ fn pieces(file: &str) -> Vec<Piece> {
     out
 }
 
+/// Whether a statement answers the same when it is run again.
+fn repeatable(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    let query = ["select", "values", "with"].iter().any(|w| sql.starts_with(w));
+    let changes = ["insert", "update", "delete", "nextval", "random", "now(", "clock", "uuid"];
+    query && !changes.iter().any(|w| sql.contains(w))
+}
+
 fn run_script(path: &Path) -> (String, String) {
     let file = std::fs::read_to_string(path).expect("a script");
     let dir = tempfile::tempdir().expect("a directory");
@@ -240,6 +267,13 @@ fn run_script(path: &Path) -> (String, String) {
         let pid = clients.len() as i32 + 1;
         let client = clients.entry(p.client).or_insert_with(|| Client::new(&db, pid));
         let answer = client.run(&p.sql, p.copy.as_deref());
+        if repeatable(&p.sql) && !client.blocked {
+            // Comes for the first, the second, the third time: the last two may be recalled.
+            for _ in 0..3 {
+                let again = client.run_again(&p.sql);
+                assert_eq!(again.as_ref().unwrap_or(&answer), &answer, "recalled: {}", p.sql);
+            }
+        }
         let _ = writeln!(out, "{}{}----\n{answer}", p.before, p.text);
     }
     drop(clients);
@@ -272,4 +306,53 @@ fn scripts_answer_what_they_say() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn statements_that_differ_in_literals_are_one_prepared_statement() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = EngineOptions { fsync: false, ..EngineOptions::default() };
+    let (engine, _) = Engine::open_dir(dir.path(), options).expect("an engine");
+    let db = Database::open(engine, ServerSettings::default()).expect("a database");
+    let mut client = Client::new(&db, 1);
+    for sql in [
+        "create table t (a int primary key, s varchar(3))",
+        "create table partial (a int, b int)",
+        "create index on partial (a) where b = 1",
+        "insert into t select i, i::text from generate_series(1, 9) i",
+    ] {
+        client.run(sql, None);
+    }
+    let found = |text: &str| Some(text.to_owned());
+    let mut again = |sql: &str| client.run_again(sql);
+    // The first time is only remembered.
+    assert_eq!(again("select s from t where a = 5 - -1"), None);
+    assert_eq!(again("select s from t where a = 7 - -2"), found("s\n9\nSELECT 1\n"));
+    assert_eq!(again("select s from t where a = 1 - -2"), found("s\n3\nSELECT 1\n"));
+    // Another statement: with another type the comparison is another.
+    assert_eq!(again("select s from t where a = 1.0 - -2"), None);
+    assert_eq!(again("update t set s = 'x' where a = 1"), None);
+    assert_eq!(again("update t set s = 'it''' where a = 2"), found("UPDATE 1\n"));
+    assert_eq!(again("select s from t where a = 0 - -2"), found("s\nit'\nSELECT 1\n"));
+    // What its type does not take is for the ordinary path to say, where the position is known.
+    assert_eq!(again("update t set s = 's' where a = '1'"), None);
+    assert_eq!(again("update t set s = 's' where a = '1'"), found("UPDATE 1\n"));
+    assert_eq!(again("update t set s = 's' where a = 'one'"), None);
+    // An interval's fields, an index's condition: the values matter.
+    for sql in ["select '5'::interval minute", "select a from partial where a = 2 and b = 1"] {
+        (0..3).for_each(|_| assert_eq!(again(sql), None, "{sql}"));
+    }
+    // What else a plan depends on makes it anew.
+    client.run("alter table t alter column s set default 'd'", None);
+    assert_eq!(client.run_again("select s from t where a = 1 - -2"), found("s\n3\nSELECT 1\n"));
+    let date = "select '2024-05-06'::date::text || 'x' from t where a = 1";
+    client.run("set datestyle = 'German'", None);
+    (0..3).for_each(|_| {
+        let out = client.run_again(date);
+        assert!(out.is_none_or(|out| out.contains("06.05.2024x")));
+    });
+    client.run("set datestyle = 'ISO'", None);
+    assert!(client.run_again(date).is_none_or(|out| out.contains("2024-05-06x")));
+    client.run("set statement_cache_size = 0", None);
+    assert_eq!(client.run_again("select s from t where a = 1 - -2"), None);
 }

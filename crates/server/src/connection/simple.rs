@@ -3,16 +3,22 @@
 use super::{Connection, Flow};
 use crate::wire::backend;
 use crate::wire::frontend::Formats;
-use inkling_sql::analyze::ParsedStatement;
 use inkling_sql::analyze::statement::ParamTypes;
 use inkling_sql::error::SqlError;
-use inkling_sql::session::{Activity, CommandTag, Progress};
+use inkling_sql::session::{Activity, CommandTag, Prepared, Progress};
+use inkling_sql::types::Datum;
+use std::sync::Arc;
 
 impl Connection {
     pub(super) async fn simple_query(&mut self, sql: &str) -> Flow {
         self.session.set_activity(Activity::Active, Some(sql));
         self.session.begin_message();
         self.session.close_portal("");
+        if let Some((prepared, values)) = self.session.recall(sql) {
+            let outcome = self.simple_statement(Ok(prepared), values).await?;
+            self.answer(outcome, true);
+            return self.ready().await;
+        }
         let statements = match self.session.parse_statements(sql) {
             Ok(statements) => statements,
             Err(e) => {
@@ -26,28 +32,36 @@ impl Connection {
         }
         let last = statements.len() - 1;
         for (at, statement) in statements.into_iter().enumerate() {
-            match self.simple_statement(statement).await? {
-                Ok(tag) => {
-                    // The string's last statement has succeeded only when its transaction has.
-                    if at == last
-                        && let Err(e) = self.session.finish_implicit()
-                    {
-                        self.fail(&e);
-                        break;
-                    }
-                    self.send_notices();
-                    match tag {
-                        CommandTag::Empty => backend::empty_query(&mut self.out),
-                        tag => backend::command_complete(&mut self.out, &tag),
-                    }
-                }
-                Err(e) => {
-                    self.fail(&e);
-                    break;
-                }
+            let prepared = self.session.prepare_parsed(Some(statement), ParamTypes::none());
+            let outcome = self.simple_statement(prepared, Vec::new()).await?;
+            if !self.answer(outcome, at == last) {
+                break;
             }
         }
         self.ready().await
+    }
+
+    /// Tells how a statement ended; true: the string's next one may run.
+    fn answer(&mut self, outcome: Result<CommandTag, SqlError>, is_last: bool) -> bool {
+        // The string's last statement has succeeded only when its transaction has.
+        let outcome = outcome.and_then(|tag| match is_last {
+            true => self.session.finish_implicit().map(|()| tag),
+            false => Ok(tag),
+        });
+        match outcome {
+            Ok(tag) => {
+                self.send_notices();
+                match tag {
+                    CommandTag::Empty => backend::empty_query(&mut self.out),
+                    tag => backend::command_complete(&mut self.out, &tag),
+                }
+                true
+            }
+            Err(e) => {
+                self.fail(&e);
+                false
+            }
+        }
     }
 
     fn fail(&mut self, e: &SqlError) {
@@ -58,13 +72,11 @@ impl Connection {
 
     async fn simple_statement(
         &mut self,
-        statement: ParsedStatement,
+        prepared: Result<Arc<Prepared>, SqlError>,
+        values: Vec<Datum>,
     ) -> Result<Result<CommandTag, SqlError>, super::End> {
         let formats = Formats::all_text();
-        let bound = self
-            .session
-            .prepare_parsed(Some(statement), ParamTypes::none())
-            .and_then(|prepared| self.session.bind("", prepared, Vec::new()));
+        let bound = prepared.and_then(|prepared| self.session.bind("", prepared, values));
         if let Err(e) = bound {
             return Ok(Err(e));
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   parse.rs      the grammar (PostgreSQL's own), statement ranges, syntax errors
+//!   literals.rs   texts that differ in their literals alone, as one text with parameters
 //!   bind          names -> tables and columns, types, functions:
 //!     scope.rs      what a name means here: range-table entries, levels, CTEs
 //!     expr.rs, operator.rs, call.rs, sublink.rs                expressions
@@ -41,6 +42,7 @@ mod dml;
 mod expr;
 mod from;
 mod index;
+pub(crate) mod literals;
 mod node;
 mod operator;
 pub mod parse;

@@ -81,6 +81,6 @@ impl CatalogCache {
 
     /// The catalog as a transaction that changed it sees it. Its version is that of no other.
     pub fn for_transaction(&self, tx: &mut Transaction) -> Result<Arc<CatalogSnapshot>> {
-        store::load_snapshot(&self.engine, tx, u64::MAX).map(Arc::new)
+        store::load_snapshot(&self.engine, tx, CatalogSnapshot::OWN).map(Arc::new)
     }
 }

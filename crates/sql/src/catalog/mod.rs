@@ -63,6 +63,9 @@ pub struct CatalogSnapshot {
 }
 
 impl CatalogSnapshot {
+    /// The version of a catalog that only the transaction that changed it sees.
+    pub const OWN: u64 = u64::MAX;
+
     pub fn table(&self, oid: Oid) -> Option<&Arc<TableDef>> {
         self.tables.get(&oid)
     }

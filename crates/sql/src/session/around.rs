@@ -32,8 +32,8 @@ pub(super) struct Around {
     pub statement_start: Cell<i64>,
     /// A transaction block is open: set_config(.., true) and the like ask.
     pub in_transaction: Cell<bool>,
-    /// A function changed a setting; copies are stale.
-    settings_changed: Cell<bool>,
+    /// The version of the settings that the copies are of.
+    copied: u64,
 }
 
 /// The search path resolved against one catalog version.
@@ -85,15 +85,11 @@ impl Around {
             transaction_start: Cell::new(now),
             statement_start: Cell::new(now),
             in_transaction: Cell::new(false),
-            settings_changed: Cell::new(false),
+            copied: 0,
         })
     }
 
-    pub fn decoded(&self) -> Decoded {
-        self.settings.borrow().decoded().clone()
-    }
-
-    /// Reads one decoded setting without copying the others.
+    /// Reads decoded settings.
     pub fn with_decoded<T>(&self, f: impl FnOnce(&Decoded) -> T) -> T {
         f(self.settings.borrow().decoded())
     }
@@ -123,27 +119,23 @@ impl Around {
     pub fn set_from_function(&self, name: &str, value: &str, local: bool) -> Result<()> {
         let in_transaction = self.in_transaction.get();
         let mut settings = self.settings.borrow_mut();
-        settings.set(name, value, ChangeSource::Session, local, in_transaction)?;
-        self.settings_changed.set(true);
-        Ok(())
+        settings.set(name, value, ChangeSource::Session, local, in_transaction)
     }
 
-    /// Takes over what changed in the settings.
+    /// Takes over what changed in the settings, if anything did: after SET, after a statement
+    /// whose functions may have called `set_config`, after a transaction that undid it.
     pub fn refresh(&mut self) {
-        let decoded = self.settings.get_mut().decoded();
+        let settings = self.settings.get_mut();
+        if settings.version() == self.copied {
+            return;
+        }
+        self.copied = settings.version();
+        let decoded = settings.decoded();
         if self.style != decoded.style {
             self.style = decoded.style.clone();
         }
         self.time_zone = decoded.time_zone.clone();
         self.search_path.get_mut().version = None;
-        self.settings_changed.set(false);
-    }
-
-    /// As [`Self::refresh`], if a function changed something.
-    pub fn refresh_if_changed(&mut self) {
-        if self.settings_changed.get() {
-            self.refresh();
-        }
     }
 
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {
@@ -162,7 +154,7 @@ impl Around {
     /// Resolves the search path, if the catalog or the setting changed.
     fn resolve_path(&self, catalog: &CatalogSnapshot) {
         let mut path = self.search_path.borrow_mut();
-        if path.version == Some(catalog.version) && catalog.version != u64::MAX {
+        if path.version == Some(catalog.version) && catalog.version != CatalogSnapshot::OWN {
             return;
         }
         let names = self.with_decoded(|d| d.search_path.clone());

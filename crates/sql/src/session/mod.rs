@@ -19,6 +19,7 @@
 //! | `database`    | what all sessions of a process share                                 |
 //! | `around`      | the session as functions and analysis see it                         |
 //! | `prepared`    | statements, bound and planned, revalidated by catalog version        |
+//! | `statement_cache` | statements found again by their text                             |
 //! | `portal`      | a statement being executed                                           |
 //! | `block`       | transaction blocks: BEGIN, COMMIT, savepoints, implicit ones, errors |
 //! | `run`         | one step of a portal                                                 |
@@ -37,6 +38,7 @@ mod functions;
 mod portal;
 mod prepared;
 mod run;
+mod statement_cache;
 mod utility;
 
 pub use api::{CancelFlag, CancelReason, ColumnDesc, CommandTag, CopyInfo, Progress, RowSink};
@@ -57,6 +59,7 @@ use inkling_storage::ids::Lsn;
 use inkling_storage::txn::{Transaction, TxnSession};
 use inkling_storage::wait::WaitHandle;
 use prepared::SessionPlanEnv;
+use statement_cache::StatementCache;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +78,7 @@ pub struct Session {
     /// No byte of an answer leaves before the log is durable up to here.
     barrier: Lsn,
     statements: HashMap<String, Arc<Prepared>>,
+    cache: StatementCache,
     portals: HashMap<String, Portal>,
     notices: Vec<SqlError>,
     registered: database::Registration,
@@ -99,6 +103,7 @@ impl Session {
             own_catalog_at: 0,
             barrier: Lsn::INVALID,
             statements: HashMap::new(),
+            cache: StatementCache::default(),
             portals: HashMap::new(),
             notices: Vec::new(),
             registered,
@@ -145,7 +150,10 @@ impl Session {
 
     /// Notices and warnings since the last call, in order.
     pub fn take_notices(&mut self) -> Vec<SqlError> {
-        let level = self.around.decoded().min_message_level;
+        if self.notices.is_empty() {
+            return Vec::new();
+        }
+        let level = self.around.with_decoded(|d| d.min_message_level);
         let mut notices = std::mem::take(&mut self.notices);
         notices.retain(|n| match n.severity {
             crate::error::Severity::Notice => level <= 2,
@@ -161,19 +169,19 @@ impl Session {
 
     /// `statement_timeout`, when it is set.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        positive_millis(self.around.decoded().statement_timeout_ms)
+        positive_millis(self.around.with_decoded(|d| d.statement_timeout_ms))
     }
 
     /// `lock_timeout`, when it is set: how long one wait may last.
     pub fn lock_timeout(&self) -> Option<Duration> {
-        positive_millis(self.around.decoded().lock_timeout_ms)
+        positive_millis(self.around.with_decoded(|d| d.lock_timeout_ms))
     }
 
     /// How long the session may idle in a transaction block, when that is limited and it does.
     pub fn idle_timeout(&self) -> Option<Duration> {
         match self.block.status() {
             b'I' => None,
-            _ => positive_millis(self.around.decoded().idle_in_transaction_timeout_ms),
+            _ => positive_millis(self.around.with_decoded(|d| d.idle_in_transaction_timeout_ms)),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::exec::run::Running;
 use crate::functions::FnContext;
 use crate::plan::{self, IndexParts, PlanEnv, StatementPlan};
 use crate::types::{Oid, TypeRef};
+use inkling_storage::ids::Fork;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -46,10 +47,63 @@ impl Bound {
 
 struct Current {
     bound: Bound,
+    /// See [`Prepared::is_long`].
+    long: bool,
+    /// The tables' lengths, in pages, that the plan was chosen for.
+    sizes: Box<[u32]>,
     catalog_version: u64,
     search_path: Vec<Oid>,
     /// Operators of an earlier run, ready to be run again.
     idle: Option<Box<Running>>,
+}
+
+impl Current {
+    fn new(bound: Bound, catalog: &CatalogSnapshot, around: &Around) -> Current {
+        let long = match &bound {
+            Bound::Planned(plan) => plan.cost() > LONG_COST || plan.is_unpredictable(),
+            Bound::Utility(u) => is_long_utility(u),
+            Bound::Empty => false,
+        };
+        let sizes = match &bound {
+            Bound::Planned(plan) => plan.tables.iter().map(|(t, _)| pages(around, t)).collect(),
+            _ => Box::default(),
+        };
+        let (catalog_version, search_path) = (catalog.version, around.search_path());
+        Current { bound, long, sizes, catalog_version, search_path, idle: None }
+    }
+
+    /// Whether no table has outgrown the plan, which may have been made when it was empty.
+    fn fits(&self, around: &Around) -> bool {
+        let Bound::Planned(plan) = &self.bound else { return true };
+        let mut tables = plan.tables.iter().zip(&self.sizes);
+        tables.all(|((table, _), then)| pages(around, table) <= then.saturating_mul(2).max(16))
+    }
+}
+
+/// A table's length; a system table's matters to no plan that is kept.
+fn pages(around: &Around, table: &TableDef) -> u32 {
+    match table.schema == Oid::PG_CATALOG_SCHEMA {
+        true => 0,
+        false => around.db.engine.pool.block_count(table.rel, Fork::Main).unwrap_or(0),
+    }
+}
+
+fn is_long_utility(utility: &Utility) -> bool {
+    matches!(
+        utility,
+        Utility::Vacuum(_)
+            | Utility::CreateIndex(_)
+            | Utility::AlterTable(_)
+            | Utility::CreateTableAs(_)
+            | Utility::Reindex(_)
+            | Utility::Checkpoint
+            | Utility::Truncate(_)
+            | Utility::Drop(_)
+            | Utility::Copy(_)
+            | Utility::Explain(_)
+            | Utility::Fetch(_)
+            | Utility::Execute(_)
+    )
 }
 
 /// A statement that was prepared, under a name or for one execution.
@@ -81,25 +135,7 @@ impl Prepared {
     /// Work that may keep its thread for long: the driver should not run it among short
     /// statements.
     pub fn is_long(&self) -> bool {
-        match &self.current.lock().bound {
-            Bound::Planned(plan) => plan.cost() > LONG_COST || plan.is_unpredictable(),
-            Bound::Utility(u) => matches!(
-                **u,
-                Utility::Vacuum(_)
-                    | Utility::CreateIndex(_)
-                    | Utility::AlterTable(_)
-                    | Utility::CreateTableAs(_)
-                    | Utility::Reindex(_)
-                    | Utility::Checkpoint
-                    | Utility::Truncate(_)
-                    | Utility::Drop(_)
-                    | Utility::Copy(_)
-                    | Utility::Explain(_)
-                    | Utility::Fetch(_)
-                    | Utility::Execute(_)
-            ),
-            Bound::Empty => false,
-        }
+        self.current.lock().long
     }
 
     pub(super) fn tells_columns(&self) -> bool {
@@ -154,6 +190,13 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        let prepared = self.recall_or_prepare(sql, types)?;
+        self.statements.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    /// Prepares the one statement of a text whose parameters have these types, as far as known.
+    pub(super) fn prepare_text(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         let mut parsed = self.parse_statements(sql)?;
         if parsed.len() > 1 {
             return Err(SqlError::new(
@@ -161,10 +204,7 @@ impl Session {
                 "cannot insert multiple commands into a prepared statement",
             ));
         }
-        let params = ParamTypes::variable(types.to_vec());
-        let prepared = self.prepare_parsed(parsed.pop(), params)?;
-        self.statements.insert(name.to_owned(), prepared);
-        Ok(())
+        self.prepare_parsed(parsed.pop(), ParamTypes::variable(types.to_vec()))
     }
 
     /// Prepares one parsed statement (`None`: an empty query) without keeping it by name.
@@ -188,12 +228,7 @@ impl Session {
             params: params.types().to_vec(),
             types: column_types(&columns),
             columns,
-            current: Mutex::new(Current {
-                bound,
-                catalog_version: catalog.version,
-                search_path: self.around.search_path(),
-                idle: None,
-            }),
+            current: Mutex::new(Current::new(bound, &catalog, &self.around)),
         }))
     }
 
@@ -205,6 +240,8 @@ impl Session {
             columns: None,
             current: Mutex::new(Current {
                 bound: Bound::Empty,
+                long: false,
+                sizes: Box::default(),
                 catalog_version: 0,
                 search_path: Vec::new(),
                 idle: None,
@@ -261,12 +298,7 @@ impl Session {
         Ok(Prepared {
             types: column_types(&columns),
             columns,
-            current: Mutex::new(Current {
-                bound,
-                catalog_version: catalog.version,
-                search_path: self.around.search_path(),
-                idle: None,
-            }),
+            current: Mutex::new(Current::new(bound, &catalog, &self.around)),
             ..self.empty_statement()
         })
     }
@@ -278,15 +310,18 @@ impl Session {
         plan::plan_statement(&env, statement)
     }
 
-    /// Binds and plans anew when the catalog or the search path changed since.
+    /// Binds and plans anew when the catalog or the search path changed since, or a table grew.
     pub(super) fn revalidate(&mut self, prepared: &Prepared) -> Result<()> {
         let Some(parsed) = &prepared.parsed else { return Ok(()) };
         let catalog = self.catalog()?;
         {
             let current = prepared.current.lock();
-            let same_catalog =
-                current.catalog_version == catalog.version && catalog.version != u64::MAX;
-            if same_catalog && self.around.is_path(&current.search_path) {
+            let same_catalog = current.catalog_version == catalog.version
+                && catalog.version != CatalogSnapshot::OWN;
+            if same_catalog
+                && self.around.is_path(&current.search_path)
+                && current.fits(&self.around)
+            {
                 return Ok(());
             }
         }
@@ -300,9 +335,7 @@ impl Session {
             ));
         }
         let bound = self.plan(&catalog, statement)?;
-        let search_path = self.around.search_path();
-        let catalog_version = catalog.version;
-        *prepared.current.lock() = Current { bound, catalog_version, search_path, idle: None };
+        *prepared.current.lock() = Current::new(bound, &catalog, &self.around);
         Ok(())
     }
 
@@ -348,7 +381,6 @@ impl PlanEnv for SessionPlanEnv<'_> {
     }
 
     fn size(&self, table: &TableDef) -> (f64, f64) {
-        use inkling_storage::ids::Fork;
         let pool = &self.around.db.engine.pool;
         let pages = pool.block_count(table.rel, Fork::Main).map_or(0.0, f64::from);
         if table.relpages > 0 && table.reltuples >= 0.0 {

@@ -207,7 +207,7 @@ impl Session {
 
     /// Makes a statement's writes visible to the next one and gives back its snapshot.
     pub(super) fn end_statement(&mut self, wrote: bool) -> Result<()> {
-        self.around.refresh_if_changed();
+        self.around.refresh();
         let has_cursors = self.portals.values().any(|p| p.is_cursor);
         let tx = self.tx_mut()?;
         if wrote {

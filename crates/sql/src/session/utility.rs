@@ -461,12 +461,14 @@ impl Session {
                 }
                 self.portals.clear();
                 self.statements.clear();
+                self.cache.clear();
                 self.around.settings_mut().reset_all(false)?;
                 self.around.refresh();
                 let locks = &self.around.db.engine.locks;
                 locks.release_session_locks(self.txn_session.owner());
             }
-            Discard::Plans | Discard::Sequences | Discard::Temp => {}
+            Discard::Plans => self.cache.clear(),
+            Discard::Sequences | Discard::Temp => {}
         }
         Ok(())
     }

@@ -550,6 +550,14 @@ pub static SETTINGS: &[SettingDef] = &[
         "Causes '...' strings to treat backslashes literally.",
     )),
     def(
+        "statement_cache_size",
+        int(0, 10_000, Unit::None),
+        "64",
+        User,
+        MEMORY,
+        "Sets how many statements a session keeps planned without being asked to.",
+    ),
+    def(
         "statement_timeout",
         MS,
         "0",

@@ -113,6 +113,8 @@ pub struct Decoded {
     pub idle_in_transaction_timeout_ms: u64,
     pub work_mem_bytes: usize,
     pub maintenance_work_mem_bytes: usize,
+    /// Statements kept by their text; 0: none.
+    pub statement_cache_size: usize,
     pub default_isolation: String,
     pub default_read_only: bool,
     /// Messages below this level are not sent: 0 debug .. 2 notice, 3 warning, 4 error.
@@ -131,6 +133,7 @@ impl Default for Decoded {
             idle_in_transaction_timeout_ms: 0,
             work_mem_bytes: 4096 << 10,
             maintenance_work_mem_bytes: 65536 << 10,
+            statement_cache_size: 64,
             default_isolation: "read committed".into(),
             default_read_only: false,
             min_message_level: 2,
@@ -166,6 +169,7 @@ impl Decoded {
             "statement_timeout" => self.statement_timeout_ms = millis(),
             "lock_timeout" => self.lock_timeout_ms = millis(),
             "idle_in_transaction_session_timeout" => self.idle_in_transaction_timeout_ms = millis(),
+            "statement_cache_size" => self.statement_cache_size = value.parse().unwrap_or(0),
             "work_mem" => self.work_mem_bytes = kilobytes(),
             "maintenance_work_mem" => self.maintenance_work_mem_bytes = kilobytes(),
             "default_transaction_isolation" => self.default_isolation = value.to_owned(),
@@ -309,6 +313,8 @@ pub struct SessionSettings {
     decoded: Decoded,
     /// Reported settings that changed since the client was last told.
     to_report: Vec<&'static str>,
+    /// Counts the changes that could change what a statement means.
+    version: u64,
 }
 
 impl SessionSettings {
@@ -319,6 +325,7 @@ impl SessionSettings {
             marks: Vec::new(),
             decoded: Decoded::default(),
             to_report: Vec::new(),
+            version: 0,
             server,
         };
         let given: Vec<(String, String)> =
@@ -328,6 +335,11 @@ impl SessionSettings {
             let _checked = settings.decoded.refresh(&name, &value);
         }
         settings
+    }
+
+    /// Changes when a value does that could change what a statement means.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     pub fn decoded(&self) -> &Decoded {
@@ -382,7 +394,7 @@ impl SessionSettings {
         if in_transaction {
             self.undo.push(Undo { name: key.clone(), before, local });
         }
-        self.note_report(&key);
+        self.changed(&key);
         self.values.insert(key, Value { text, source, reset, reset_source });
     }
 
@@ -410,7 +422,7 @@ impl SessionSettings {
         }
         let text = before.reset.clone();
         self.decoded.refresh(&key, &text)?;
-        self.note_report(&key);
+        self.changed(&key);
         let source = before.reset_source;
         self.values.insert(key, Value { text, source, ..before });
         Ok(())
@@ -501,7 +513,7 @@ impl SessionSettings {
         self.undo_to(0, |u| u.local || last_plain.contains_key(&u.name));
         for (name, value) in last_plain {
             let _checked = self.decoded.refresh(&name, &value.text);
-            self.note_report(&name);
+            self.changed(&name);
             self.values.insert(name, value);
         }
     }
@@ -523,7 +535,7 @@ impl SessionSettings {
             };
             // The value was in force before, so it is a legal one.
             let _checked = self.decoded.refresh(&u.name, &text);
-            self.note_report(&u.name);
+            self.changed(&u.name);
             match u.before {
                 Some(v) => self.values.insert(u.name, v),
                 None => self.values.remove(&u.name),
@@ -531,7 +543,9 @@ impl SessionSettings {
         }
     }
 
-    fn note_report(&mut self, key: &str) {
+    fn changed(&mut self, key: &str) {
+        let transient = key.starts_with("transaction_") || key == "application_name";
+        self.version += u64::from(!transient);
         if let Some(def) = find(key)
             && def.report
             && !self.to_report.contains(&def.name)
