@@ -24,12 +24,13 @@ use crate::registry::Registered;
 use crate::wire::backend::{self, Out};
 use crate::wire::frontend::{self, Formats, Frontend};
 use bytes::BytesMut;
+use hashbrown::HashMap;
 use inkling_sql::error::{Severity, SqlError, State};
 use inkling_sql::session::{Activity, CancelReason, Progress, Session};
 use inkling_storage::wait::WaitHandle;
 use sink::WireSink;
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -399,14 +400,12 @@ async fn interruptible(
     read: impl Future<Output = std::io::Result<usize>>,
     cancel: &inkling_sql::session::CancelFlag,
 ) -> Result<usize, End> {
-    let event = inkling_storage::wait::Event::new();
-    let ended = cancel.watch_end(&event);
-    let outcome = tokio::select! {
-        n = read => n.map_err(End::from),
-        () = event.handle() => Err(End::Fatal(pending_error(cancel))),
-    };
-    drop(ended);
-    outcome
+    tokio::pin!(read);
+    std::future::poll_fn(|cx| match cancel.poll_end(cx) {
+        true => Poll::Ready(Err(End::Fatal(pending_error(cancel)))),
+        false => read.as_mut().poll(cx).map_err(End::from),
+    })
+    .await
 }
 
 /// Whether the client has closed its end.

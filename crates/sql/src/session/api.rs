@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Waker};
 
 /// One column of a result, as RowDescription tells it.
 #[derive(Clone, PartialEq, Debug)]
@@ -118,9 +119,10 @@ pub enum CancelReason {
 #[derive(Default)]
 pub struct CancelFlag {
     reason: AtomicU8,
-    /// The event that the session waits for at the moment, and whether only the end of the
-    /// session may wake it (it waits for the client, not for a statement).
-    waiting: Mutex<Option<(Event, bool)>>,
+    /// The event that a statement waits for at the moment.
+    waiting: Mutex<Option<Event>>,
+    /// Whom the end of the session has to wake: it waits for its client.
+    idle: Mutex<Option<Waker>>,
 }
 
 /// A wait that a request may wake; dropped when the wait is over.
@@ -144,10 +146,12 @@ impl CancelFlag {
             (old == 0 || ends).then_some(reason as u8)
         });
         let waiting = self.waiting.lock();
-        if let Some((event, only_end)) = &*waiting
-            && (ends || !only_end)
-        {
+        if let Some(event) = &*waiting {
             event.wake();
+        }
+        drop(waiting);
+        if ends && let Some(waker) = self.idle.lock().take() {
+            waker.wake();
         }
     }
 
@@ -180,20 +184,23 @@ impl CancelFlag {
     /// Lets a request wake `event`, which a statement waits for; one that is there already wakes
     /// it at once.
     pub fn watch(&self, event: &Event) -> Watch<'_> {
-        *self.waiting.lock() = Some((event.clone(), false));
+        *self.waiting.lock() = Some(event.clone());
         if self.is_requested() {
             event.wake();
         }
         Watch(self)
     }
 
-    /// Lets a request to end the session wake `event`: the session waits for its client.
-    pub fn watch_end(&self, event: &Event) -> Watch<'_> {
-        *self.waiting.lock() = Some((event.clone(), true));
-        if self.reason.load(Ordering::Acquire) >= CancelReason::Terminate as u8 {
-            event.wake();
+    /// Whether the session is to end; if not, a request to end it will wake the task. For a
+    /// session that waits for its client.
+    pub fn poll_end(&self, cx: &Context<'_>) -> bool {
+        {
+            let mut idle = self.idle.lock();
+            if !idle.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                *idle = Some(cx.waker().clone());
+            }
         }
-        Watch(self)
+        self.reason.load(Ordering::Acquire) >= CancelReason::Terminate as u8
     }
 
     /// The error that a pending request means.

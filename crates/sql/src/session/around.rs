@@ -26,7 +26,7 @@ pub(super) struct Around {
     /// Copies of decoded settings that are handed out by reference.
     style: OutputStyle,
     time_zone: TimeZone,
-    catalog: RefCell<Arc<CatalogSnapshot>>,
+    catalog: Arc<CatalogSnapshot>,
     search_path: RefCell<Path>,
     pub transaction_start: Cell<i64>,
     pub statement_start: Cell<i64>,
@@ -80,7 +80,7 @@ impl Around {
             database: params.database.clone(),
             cancel: Arc::clone(&params.cancel),
             settings: RefCell::new(settings),
-            catalog: RefCell::new(catalog),
+            catalog,
             search_path: RefCell::default(),
             transaction_start: Cell::new(now),
             statement_start: Cell::new(now),
@@ -138,17 +138,17 @@ impl Around {
         self.search_path.get_mut().version = None;
     }
 
-    pub fn catalog(&self) -> Arc<CatalogSnapshot> {
-        Arc::clone(&self.catalog.borrow())
+    pub fn catalog(&self) -> &Arc<CatalogSnapshot> {
+        &self.catalog
     }
 
     pub fn catalog_version(&self) -> u64 {
-        self.catalog.borrow().version
+        self.catalog.version
     }
 
     pub fn set_catalog(&mut self, catalog: Arc<CatalogSnapshot>) {
         self.search_path.get_mut().version = None;
-        *self.catalog.get_mut() = catalog;
+        self.catalog = catalog;
     }
 
     /// Resolves the search path, if the catalog or the setting changed.
@@ -175,7 +175,7 @@ impl Around {
     /// Schemas in search order, pg_catalog included.
     pub fn search_path(&self) -> Vec<Oid> {
         let catalog = self.catalog();
-        self.resolve_path(&catalog);
+        self.resolve_path(catalog);
         self.search_path.borrow().schemas.clone()
     }
 

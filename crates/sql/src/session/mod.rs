@@ -204,6 +204,12 @@ impl Session {
 
     /// The catalog that the next statement would see.
     fn catalog(&mut self) -> Result<Arc<CatalogSnapshot>> {
+        self.refresh_catalog()?;
+        Ok(Arc::clone(self.around.catalog()))
+    }
+
+    /// Takes over others' changes of the catalog. Hot: copies no pointer that all sessions share.
+    fn refresh_catalog(&mut self) -> Result<()> {
         if self.catalog_is_stale() {
             match self.catalog_changed {
                 true => self.reload_own_catalog()?,
@@ -213,7 +219,7 @@ impl Session {
                 }
             }
         }
-        Ok(self.around.catalog())
+        Ok(())
     }
 
     /// Whether others have changed the catalog since this session read it. To be asked again once
@@ -247,13 +253,13 @@ impl Session {
     fn with_env<T>(&self, f: impl FnOnce(&ExecEnv<'_>) -> Result<T>) -> Result<T> {
         let tx = self.tx.as_ref().ok_or_else(no_transaction)?;
         let catalog = self.around.catalog();
-        let plan_env = SessionPlanEnv::new(&self.around, &catalog);
+        let plan_env = SessionPlanEnv::new(&self.around, catalog);
         f(&ExecEnv {
             fx: &self.around,
             engine: &self.around.db.engine,
             tx,
             vis: &self.vis,
-            catalog: &catalog,
+            catalog,
             plan_env: &plan_env,
             tables: &self.around.db.tables,
         })
@@ -261,7 +267,7 @@ impl Session {
 
     fn with_plan_env<T>(&self, f: impl FnOnce(&dyn PlanEnv) -> Result<T>) -> Result<T> {
         let catalog = self.around.catalog();
-        f(&SessionPlanEnv::new(&self.around, &catalog))
+        f(&SessionPlanEnv::new(&self.around, catalog))
     }
 
     fn tx_mut(&mut self) -> Result<&mut Transaction> {

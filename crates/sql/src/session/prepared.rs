@@ -27,6 +27,9 @@ use std::sync::Arc;
 /// Estimated cost (sequential pages) from which a statement counts as long: some milliseconds.
 const LONG_COST: f64 = 2000.0;
 
+/// A short statement's tables are measured once in so many uses.
+const LOOK_AT_SIZES: u32 = 16;
+
 /// What a statement is after binding and planning.
 pub(super) enum Bound {
     Planned(Arc<StatementPlan>),
@@ -51,6 +54,7 @@ struct Current {
     long: bool,
     /// The tables' lengths, in pages, that the plan was chosen for.
     sizes: Box<[u32]>,
+    uses: u32,
     catalog_version: u64,
     search_path: Vec<Oid>,
     /// Operators of an earlier run, ready to be run again.
@@ -69,12 +73,16 @@ impl Current {
             _ => Box::default(),
         };
         let (catalog_version, search_path) = (catalog.version, around.search_path());
-        Current { bound, long, sizes, catalog_version, search_path, idle: None }
+        Current { bound, long, sizes, uses: 0, catalog_version, search_path, idle: None }
     }
 
     /// Whether no table has outgrown the plan, which may have been made when it was empty.
-    fn fits(&self, around: &Around) -> bool {
+    fn fits(&mut self, around: &Around) -> bool {
         let Bound::Planned(plan) = &self.bound else { return true };
+        self.uses = self.uses.wrapping_add(1);
+        if !self.long && self.uses % LOOK_AT_SIZES != 0 {
+            return true;
+        }
         let mut tables = plan.tables.iter().zip(&self.sizes);
         tables.all(|((table, _), then)| pages(around, table) <= then.saturating_mul(2).max(16))
     }
@@ -242,6 +250,7 @@ impl Session {
                 bound: Bound::Empty,
                 long: false,
                 sizes: Box::default(),
+                uses: 0,
                 catalog_version: 0,
                 search_path: Vec::new(),
                 idle: None,
@@ -313,11 +322,12 @@ impl Session {
     /// Binds and plans anew when the catalog or the search path changed since, or a table grew.
     pub(super) fn revalidate(&mut self, prepared: &Prepared) -> Result<()> {
         let Some(parsed) = &prepared.parsed else { return Ok(()) };
-        let catalog = self.catalog()?;
+        self.refresh_catalog()?;
+        let version = self.around.catalog_version();
         {
-            let current = prepared.current.lock();
-            let same_catalog = current.catalog_version == catalog.version
-                && catalog.version != CatalogSnapshot::OWN;
+            let mut current = prepared.current.lock();
+            let same_catalog =
+                current.catalog_version == version && version != CatalogSnapshot::OWN;
             if same_catalog
                 && self.around.is_path(&current.search_path)
                 && current.fits(&self.around)
@@ -325,6 +335,7 @@ impl Session {
                 return Ok(());
             }
         }
+        let catalog = self.catalog()?;
         let mut params = ParamTypes::fixed(prepared.params.clone());
         let statement =
             self.around.with_bind_context(&catalog, |cx| analyze::bind(cx, parsed, &mut params))?;
