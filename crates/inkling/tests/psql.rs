@@ -133,3 +133,19 @@ fn the_log_can_be_read_while_the_server_runs() {
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(text(&nowhere).contains("is not a data directory"), "{}", text(&nowhere));
 }
+
+#[test]
+fn slow_statements_are_logged_and_settings_that_would_do_nothing_refused() {
+    let server = Server::start();
+    server.psql("select 'quick'");
+    server.psql("set log_min_duration_statement = 0; select 'slow'");
+    let log = server.log();
+    assert!(log.contains(" ms  statement: ") && log.contains("select 'slow'"), "{log}");
+    assert!(!log.contains("select 'quick'"), "{log}");
+    for name in ["autovacuum_naptime", "cluster_name"] {
+        let out = server.try_psql(&format!("set {name} = 5"));
+        let unknown = format!("unrecognized configuration parameter \"{name}\"");
+        assert!(text(&out).contains(&unknown), "{}", text(&out));
+    }
+    assert_eq!(server.psql("show autovacuum").trim(), "off");
+}

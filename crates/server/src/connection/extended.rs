@@ -6,6 +6,7 @@ use crate::wire::frontend::{Bind, Formats, Frontend};
 use inkling_sql::error::SqlError;
 use inkling_sql::session::{Activity, CommandTag, Progress};
 use inkling_sql::types::Datum;
+use std::time::Instant;
 
 type Outcome = Result<Result<(), SqlError>, End>;
 
@@ -98,7 +99,9 @@ impl Connection {
         self.session.set_activity(Activity::Active, Some(text.text()));
         self.session.begin_message();
         let formats = self.formats.get(portal).cloned().unwrap_or_default();
+        let started = Instant::now();
         let outcome = self.run_portal(portal, &formats, u64::from(max_rows), false).await?;
+        self.log_duration(started, "execute", text.text());
         self.send_notices();
         match outcome {
             Ok(Progress::Complete(CommandTag::Empty)) => backend::empty_query(&mut self.out),

@@ -20,6 +20,7 @@ mod startup;
 
 pub use startup::serve;
 
+use crate::log::{self, Level};
 use crate::registry::Registered;
 use crate::wire::backend::{self, Out};
 use crate::wire::frontend::{self, Formats, Frontend};
@@ -31,7 +32,7 @@ use inkling_storage::wait::WaitHandle;
 use sink::WireSink;
 use std::panic::AssertUnwindSafe;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -312,6 +313,16 @@ impl Connection {
                 }
                 done => return Ok(done),
             }
+        }
+    }
+
+    /// Logs a statement that took `log_min_duration_statement` or longer.
+    fn log_duration(&self, started: Instant, kind: &str, text: &str) {
+        let Some(limit) = self.session.log_min_duration() else { return };
+        let took = started.elapsed();
+        if took >= limit {
+            let ms = took.as_secs_f64() * 1000.0;
+            log::write(Level::Log, &format!("duration: {ms:.3} ms  {kind}: {text}"));
         }
     }
 

@@ -8,27 +8,35 @@ use inkling_sql::error::SqlError;
 use inkling_sql::session::{Activity, CommandTag, Prepared, Progress};
 use inkling_sql::types::Datum;
 use std::sync::Arc;
+use std::time::Instant;
 
 impl Connection {
     pub(super) async fn simple_query(&mut self, sql: &str) -> Flow {
+        let started = Instant::now();
+        self.run_string(sql).await?;
+        self.log_duration(started, "statement", sql);
+        self.ready().await
+    }
+
+    async fn run_string(&mut self, sql: &str) -> Flow {
         self.session.set_activity(Activity::Active, Some(sql));
         self.session.begin_message();
         self.session.close_portal("");
         if let Some((prepared, values)) = self.session.recall(sql) {
             let outcome = self.simple_statement(Ok(prepared), values).await?;
             self.answer(outcome, true);
-            return self.ready().await;
+            return Ok(());
         }
         let statements = match self.session.parse_statements(sql) {
             Ok(statements) => statements,
             Err(e) => {
                 self.fail(&e);
-                return self.ready().await;
+                return Ok(());
             }
         };
         if statements.is_empty() {
             backend::empty_query(&mut self.out);
-            return self.ready().await;
+            return Ok(());
         }
         let last = statements.len() - 1;
         for (at, statement) in statements.into_iter().enumerate() {
@@ -38,7 +46,7 @@ impl Connection {
                 break;
             }
         }
-        self.ready().await
+        Ok(())
     }
 
     /// Tells how a statement ended; true: the string's next one may run.

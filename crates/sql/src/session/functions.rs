@@ -37,7 +37,7 @@ pub(super) fn call(around: &Around, name: &str, args: &[Datum]) -> Result<Datum>
         return Ok(answer);
     }
     let view = info::View {
-        catalog: &around.catalog(),
+        catalog: around.catalog(),
         path: &around.search_path(),
         engine: &around.db.engine,
     };

@@ -172,6 +172,12 @@ impl Session {
         positive_millis(self.around.with_decoded(|d| d.statement_timeout_ms))
     }
 
+    /// How long a statement may take without being logged; None: none is.
+    pub fn log_min_duration(&self) -> Option<Duration> {
+        let ms = self.around.with_decoded(|d| d.log_min_duration_ms);
+        u64::try_from(ms).ok().map(Duration::from_millis)
+    }
+
     /// `lock_timeout`, when it is set: how long one wait may last.
     pub fn lock_timeout(&self) -> Option<Duration> {
         positive_millis(self.around.with_decoded(|d| d.lock_timeout_ms))

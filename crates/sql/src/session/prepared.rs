@@ -80,7 +80,7 @@ impl Current {
     fn fits(&mut self, around: &Around) -> bool {
         let Bound::Planned(plan) = &self.bound else { return true };
         self.uses = self.uses.wrapping_add(1);
-        if !self.long && self.uses % LOOK_AT_SIZES != 0 {
+        if !self.long && !self.uses.is_multiple_of(LOOK_AT_SIZES) {
             return true;
         }
         let mut tables = plan.tables.iter().zip(&self.sizes);

@@ -304,11 +304,11 @@ impl Session {
         max_rows: u64,
     ) -> Result<Progress> {
         let prepared = self.statement(&e.name)?;
-        let args = self.around.with_bind_context(&self.around.catalog(), |cx| {
+        let args = self.around.with_bind_context(self.around.catalog(), |cx| {
             analyze::coerce_arguments(cx, e, prepared.params())
         })?;
         let catalog = self.around.catalog();
-        let env = SessionPlanEnv::new(&self.around, &catalog);
+        let env = SessionPlanEnv::new(&self.around, catalog);
         let params = args
             .iter()
             .map(|a| crate::exec::eval_const(&env, a, &self.around, &portal.params))
@@ -707,7 +707,7 @@ pub(super) struct SessionDdlHost<'a> {
 impl DdlHost for SessionDdlHost<'_> {
     fn compile(&self, expr: &Expr) -> Result<RowFn<'_>> {
         let catalog = self.around.catalog();
-        let env = SessionPlanEnv::new(self.around, &catalog);
+        let env = SessionPlanEnv::new(self.around, catalog);
         let compiled = crate::exec::compile_row_expr(&env, expr)?;
         Ok(Box::new(move |row: &[Datum]| compiled.eval(row, self.around)))
     }

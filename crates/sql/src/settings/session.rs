@@ -113,6 +113,8 @@ pub struct Decoded {
     pub idle_in_transaction_timeout_ms: u64,
     pub work_mem_bytes: usize,
     pub maintenance_work_mem_bytes: usize,
+    /// Statements that take this long are logged; none when negative.
+    pub log_min_duration_ms: i64,
     /// Statements kept by their text; 0: none.
     pub statement_cache_size: usize,
     pub default_isolation: String,
@@ -133,6 +135,7 @@ impl Default for Decoded {
             idle_in_transaction_timeout_ms: 0,
             work_mem_bytes: 4096 << 10,
             maintenance_work_mem_bytes: 65536 << 10,
+            log_min_duration_ms: -1,
             statement_cache_size: 64,
             default_isolation: "read committed".into(),
             default_read_only: false,
@@ -169,6 +172,9 @@ impl Decoded {
             "statement_timeout" => self.statement_timeout_ms = millis(),
             "lock_timeout" => self.lock_timeout_ms = millis(),
             "idle_in_transaction_session_timeout" => self.idle_in_transaction_timeout_ms = millis(),
+            "log_min_duration_statement" => {
+                self.log_min_duration_ms = value.parse().unwrap_or(-1);
+            }
             "statement_cache_size" => self.statement_cache_size = value.parse().unwrap_or(0),
             "work_mem" => self.work_mem_bytes = kilobytes(),
             "maintenance_work_mem" => self.maintenance_work_mem_bytes = kilobytes(),
