@@ -91,7 +91,7 @@ fn wanted_locks(
     catalog: &CatalogSnapshot,
     statement: &Utility,
 ) -> Vec<(LockTag, LockMode)> {
-    use LockMode::{AccessExclusive, Share};
+    use LockMode::{AccessExclusive, Share, ShareRowExclusive};
     let relation = |oid: Oid, mode| (LockTag::Relation(oid.0), mode);
     let schema = |target: &TargetSchema| match target {
         TargetSchema::Named(oid) => *oid,
@@ -104,13 +104,17 @@ fn wanted_locks(
         }
         Utility::CreateView(c) => vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)],
         Utility::CreateIndex(c) => vec![
-            relation(c.table.oid, Share),
+            // The first index changes the table's own row, which one at a time may do.
+            relation(
+                c.table.oid,
+                if c.table.indexes.is_empty() { ShareRowExclusive } else { Share },
+            ),
             (name_tag(c.table.schema, &c.index.name), AccessExclusive),
         ],
         Utility::AlterTable(a) => vec![relation(a.table.oid, AccessExclusive)],
         Utility::Rename(r) => vec![
             relation(r.object.oid, AccessExclusive),
-            (name_tag(Oid::INVALID, &r.new_name), AccessExclusive),
+            (name_tag(schema_of(catalog, r.object.oid), &r.new_name), AccessExclusive),
         ],
         Utility::Drop(d) => d
             .objects
@@ -130,6 +134,12 @@ fn wanted_locks(
         }
         _ => Vec::new(),
     }
+}
+
+/// The schema of a relation, which its name has to be free in.
+fn schema_of(catalog: &CatalogSnapshot, relation: Oid) -> Oid {
+    let table = catalog.tables.get(&relation).map(|t| t.schema);
+    table.or_else(|| catalog.indexes.get(&relation).map(|i| i.schema)).unwrap_or_default()
 }
 
 /// Carries out a data definition statement whose locks are held.
