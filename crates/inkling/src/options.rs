@@ -5,12 +5,23 @@
 
 use inkling_sql::settings::ServerSettings;
 use inkling_storage::engine::{Engine, EngineOptions};
+use inkling_storage::heap::HintPolicy;
 use inkling_storage::page::PAGE_SIZE;
+use inkling_storage::txn::StatusCacheKind;
 use inkling_storage::wal::{WalCompression, WalOptions};
 use std::time::Duration;
 
 fn count(settings: &ServerSettings, name: &str) -> u64 {
     u64::try_from(settings.int(name)).unwrap_or(0)
+}
+
+/// A choice among names that the settings know too.
+fn named<T: Default>(
+    settings: &ServerSettings,
+    name: &str,
+    choice: impl Fn(&str) -> Option<T>,
+) -> T {
+    settings.get(name).as_deref().and_then(choice).unwrap_or_default()
 }
 
 /// The engine's options for these settings.
@@ -41,6 +52,8 @@ pub fn engine_options(settings: &ServerSettings) -> EngineOptions {
         checkpoint_flush_after: number("checkpoint_flush_after") as u32,
         bgwriter_delay: Duration::from_millis(number("bgwriter_delay")),
         bgwriter_max_pages: number("bgwriter_lru_maxpages") as usize,
+        hint_policy: named(settings, "hint_policy", HintPolicy::from_name),
+        status_cache: named(settings, "status_cache", StatusCacheKind::from_name),
         ..EngineOptions::default()
     }
 }
@@ -64,6 +77,8 @@ mod tests {
             ("max_wal_size", "64MB"),
             ("fsync", "off"),
             ("checkpoint_timeout", "1min"),
+            ("hint_policy", "page_lsn"),
+            ("status_cache", "pages"),
         ] {
             settings.set(name, value, ChangeSource::CommandLine).expect("a setting");
         }
@@ -72,6 +87,8 @@ mod tests {
         assert_eq!(options.wal.writer_delay_micros, 10_000);
         assert_eq!(options.max_wal_size, 64 << 20);
         assert!(!options.fsync);
+        assert_eq!(options.hint_policy, HintPolicy::PageLsn);
+        assert_eq!(options.status_cache, StatusCacheKind::Pages);
         assert_eq!(options.checkpoint_timeout, Duration::from_secs(60));
     }
 }

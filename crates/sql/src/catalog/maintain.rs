@@ -79,7 +79,7 @@ fn vacuum(
 /// Rows that the transaction sees, from a sample of evenly spaced pages when there are many.
 fn count_rows(engine: &Engine, tx: &mut Transaction, table: &TableDef) -> Result<f64> {
     let snapshot = tx.latest_snapshot();
-    let state = VisState::new();
+    let state = VisState::passing();
     let cx = ReadCx::new(engine, tx, snapshot, &state);
     let rel = heap_rel(table);
     let blocks = engine.pool.block_count(table.rel, Fork::Main)?;

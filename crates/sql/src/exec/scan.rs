@@ -96,12 +96,8 @@ impl SeqScan {
 
     /// Brings the next page with visible rows; false at the end.
     fn next_page(&mut self, cx: &mut ExecCx<'_>) -> Result<bool> {
+        let blocks = self.block_limit(cx)?;
         let store = cx.store()?;
-        let blocks = match self.blocks {
-            Some(n) => n,
-            None => store.engine.pool.block_count(self.load.table.heap.rel, Fork::Main)?,
-        };
-        self.blocks = Some(blocks);
         let tx = store.tx.borrow();
         let read = store.read(&tx);
         while self.block < blocks {
@@ -122,6 +118,35 @@ impl SeqScan {
             }
         }
         Ok(false)
+    }
+}
+
+impl SeqScan {
+    /// How many pages the scan has to visit, as it found them when it began.
+    fn block_limit(&mut self, cx: &ExecCx<'_>) -> Result<u32> {
+        if let Some(n) = self.blocks {
+            return Ok(n);
+        }
+        let n = cx.store()?.engine.pool.block_count(self.load.table.heap.rel, Fork::Main)?;
+        Ok(*self.blocks.insert(n))
+    }
+
+    /// Counts the visible rows of the pages that are left. No page is copied.
+    fn count_pages(&mut self, cx: &mut ExecCx<'_>) -> Result<u64> {
+        let blocks = self.block_limit(cx)?;
+        let store = cx.store()?;
+        let tx = store.tx.borrow();
+        let read = store.read(&tx);
+        let mut count = 0;
+        while self.block < blocks {
+            let heap = &self.load.table.heap;
+            count += heap::count_page(store.engine, &read, heap, self.block)? as u64;
+            self.block += 1;
+            if self.block & 31 == 0 {
+                cx.fx.check_interrupt()?;
+            }
+        }
+        Ok(count)
     }
 }
 
@@ -153,14 +178,9 @@ impl Node for SeqScan {
         if self.load.filter.is_some() {
             return None;
         }
-        let mut count = self.page.len().saturating_sub(self.item) as u64;
-        Some(loop {
-            match self.next_page(cx) {
-                Ok(true) => count += self.page.len() as u64,
-                Ok(false) => break Ok(count),
-                Err(e) => break Err(e),
-            }
-        })
+        let current = self.page.len().saturating_sub(self.item) as u64;
+        self.item = self.page.len();
+        Some(self.count_pages(cx).map(|rest| current + rest))
     }
 }
 

@@ -96,7 +96,7 @@ impl Session {
         Ok(Session {
             txn_session: TxnSession::new(db.engine.as_ref(), params.pid),
             around,
-            vis: VisState::new(),
+            vis: VisState::new(&db.engine),
             block: Block::Idle,
             tx: None,
             catalog_changed: false,

@@ -137,6 +137,7 @@ const BGWRITER: &str = "Resource Usage / Background Writer";
 const LOGGING: &str = "Reporting and Logging / What to Log";
 const PLANNER: &str = "Query Tuning / Planner Method Configuration";
 const VACUUM: &str = "Autovacuum";
+const VISIBILITY: &str = "Transaction Status and Visibility";
 
 /// What PostgreSQL release the server claims to be for its clients.
 pub const SERVER_VERSION: &str = "15.0";
@@ -312,6 +313,14 @@ pub static SETTINGS: &[SettingDef] = &[
         Sighup,
         WAL,
         "Writes full pages to WAL when first modified after a checkpoint.",
+    ),
+    def(
+        "hint_policy",
+        Kind::Enum(&["frame", "page_lsn", "flushed", "off", "unsafe_immediate"]),
+        "frame",
+        Postmaster,
+        VISIBILITY,
+        "Selects where readers keep what they learned about the fate of transactions.",
     ),
     def(
         "idle_in_transaction_session_timeout",
@@ -532,6 +541,14 @@ pub static SETTINGS: &[SettingDef] = &[
         User,
         CLIENT,
         "Sets the maximum allowed duration of any statement.",
+    ),
+    def(
+        "status_cache",
+        Kind::Enum(&["none", "one", "few", "pages"]),
+        "few",
+        Postmaster,
+        VISIBILITY,
+        "Selects how a session remembers the fate of transactions.",
     ),
     def(
         "synchronize_seqscans",

@@ -288,6 +288,47 @@ impl<'e> CriticalSection<'e> {
     }
 }
 
+/// Sets bits that say nothing new, such as hints, in a page in memory, as the older hint policies
+/// do. The page is dirty afterwards; true if it was clean before. The operation is not logged, so
+/// it must be harmless to lose; but when this is the page's first change since the redo point, an
+/// image of it is, because a torn write would otherwise be damage that nothing repairs.
+///
+/// The order is that of a critical section: dirty first, then the look at the redo point. A
+/// checkpoint whose redo point comes after the look therefore meets a dirty page, waits for the
+/// latch, and writes it; its own torn write is repaired from the image before that redo point.
+pub fn set_bits_unlogged<'e>(
+    log: &'e ChangeLog,
+    mut guard: ExclusiveGuard<'e>,
+    op: &dyn PageOp,
+) -> Result<bool> {
+    let desc = guard.pin().pool().frames().desc(guard.pin().frame_no());
+    let flags = desc.flags();
+    let mut room = Some(log.wal.reserve(PAGE_ROOM + DATA_ROOM)?);
+    desc.set(DIRTY | JUST_DIRTIED);
+    let id = guard.id();
+    if let Err(e) = op.apply(guard.page_mut()) {
+        return Err(StorageError::corrupt_page(id, e.what));
+    }
+    if flags & UNLOGGED == 0 && log.full_page_writes {
+        let mut redo = log.wal.redo_point();
+        while let Some(reservation) = room.take().filter(|_| guard.lsn() <= redo) {
+            let mut record = RecordBuilder::new(RecordKind::PageChange, Xid::INVALID);
+            record.set_compression(log.wal.options().compression);
+            let page: &Page = &guard;
+            let class = page.class().unwrap_or(PageClass::Free);
+            record.block(id, class, false, BlockBody::Image(page));
+            match log.wal.insert(&record, reservation, redo) {
+                Ok(lsn) => guard.page_mut().set_lsn(lsn),
+                Err(moved) => {
+                    redo = moved.redo_point;
+                    room = Some(moved.reservation);
+                }
+            }
+        }
+    }
+    Ok(flags & DIRTY == 0)
+}
+
 /// Changes a page the way a record says: replay's counterpart of a critical section. An error is
 /// a damaged page or log; replay ends with it, and the page is not used.
 pub(crate) fn replay_page(

@@ -22,7 +22,7 @@
 //!   succeeded and that saw no `JUST_DIRTIED` since it copied the page.
 #![allow(unsafe_code)]
 
-use crate::ids::{Fork, Lsn, PageId, RelId, SlotNo};
+use crate::ids::{Fork, Lsn, PageId, RelId, SlotNo, Xid};
 use crate::page::Page;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -57,7 +57,8 @@ const HUGE_PAGE: usize = 2 << 20;
 /// crash: nothing may depend on finding it.
 ///
 /// Per slot four bits, twins of the tuple's own hint bits; for the page one *summary*: "every live
-/// tuple here is visible to any snapshot at or after this log position".
+/// tuple here is visible to any snapshot at or after this log position"; and the *sole inserter*:
+/// "this transaction inserted every tuple here, and nothing else has happened to them".
 ///
 /// The summary is guarded by the change counter. Whoever wants to set it reads the counter under
 /// the share latch, looks at the page, and hands the counter back; any change in between (they
@@ -66,6 +67,7 @@ const HUGE_PAGE: usize = 2 << 20;
 pub struct FrameExtras {
     summary: AtomicU64,
     changes: AtomicU64,
+    inserter: AtomicU64,
     hints: [AtomicU64; HINT_WORDS],
 }
 
@@ -85,6 +87,7 @@ impl FrameExtras {
         FrameExtras {
             summary: AtomicU64::new(0),
             changes: AtomicU64::new(0),
+            inserter: AtomicU64::new(0),
             hints: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -158,9 +161,23 @@ impl FrameExtras {
         true
     }
 
+    /// The transaction that inserted every tuple on the page, if the frame knows that there is
+    /// one and that nothing was deleted, locked or moved since. Under a latch.
+    #[inline]
+    pub fn sole_inserter(&self) -> Xid {
+        Xid::new(self.inserter.load(Ordering::Relaxed))
+    }
+
+    /// Notes that `xid` inserted all that is on the page. Under the exclusive latch under which
+    /// the last of it was inserted, after the change.
+    pub fn set_sole_inserter(&self, xid: Xid) {
+        self.inserter.store(xid.raw(), Ordering::Relaxed);
+    }
+
     /// The page is about to change: under the exclusive latch, before the first byte.
     pub(super) fn note_change(&self) {
         self.summary.store(0, Ordering::Release);
+        self.inserter.store(0, Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 

@@ -19,7 +19,7 @@ mod table;
 mod writeback;
 
 pub(crate) use change::replay_page;
-pub use change::{ChangeLog, CriticalSection, OpError, PageOp};
+pub use change::{ChangeLog, CriticalSection, OpError, PageOp, set_bits_unlogged};
 pub use frames::FrameExtras;
 pub(crate) use growth::copy_file;
 pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};

@@ -68,7 +68,7 @@ pub struct Engine {
     pub txns: TxnManager,
     pub locks: LockManager,
     /// Free space, in-memory row locks, hint policy.
-    pub heap: crate::heap::HeapState,
+    pub heap: Arc<crate::heap::HeapState>,
     pub(crate) options: EngineOptions,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) clock: Arc<dyn Clock>,

@@ -11,7 +11,7 @@ use super::rels::{FIRST_REL, PendingFiles, RelIds};
 use super::{CheckpointKind, Engine};
 use crate::buffer::{BufferPool, ChangeLog};
 use crate::error::{Result, StorageError};
-use crate::heap::HeapState;
+use crate::heap::{DISPOSABLE_PATH, HeapState, HintPolicy};
 use crate::ids::{Lsn, Xid};
 use crate::lock::LockManager;
 use crate::maint::{Checkpoints, Cleaner, Threads};
@@ -30,7 +30,7 @@ pub const VERSION_TEXT: &str = "15-inkling\n";
 
 const DIRS: [&str; 4] = ["base", "global", "pg_xact", WAL_DIR];
 /// What may lie in a directory that is to become a data directory.
-const HARMLESS: [&str; 3] = ["lost+found", LOCK_FILE, PID_FILE];
+const HARMLESS: [&str; 4] = ["lost+found", LOCK_FILE, PID_FILE, DISPOSABLE_PATH];
 const HARMLESS_ENDINGS: [&str; 5] = [".conf", ".crt", ".key", ".pem", ".log"];
 
 /// How an engine came up.
@@ -69,6 +69,12 @@ impl Engine {
         lock: Option<DirLock>,
     ) -> Result<(Arc<Engine>, OpenOutcome)> {
         let host = Host { vfs, clock };
+        if options.hint_policy == HintPolicy::UnsafeImmediate && !host.vfs.exists(DISPOSABLE_PATH) {
+            return Err(StorageError::Prerequisite {
+                what: "hint_policy = unsafe_immediate can lose committed work in a crash and needs \
+                       a data directory that holds a file named \"inkling.disposable\"",
+            });
+        }
         if has_version(&*host.vfs)? {
             let control = ControlFile::open(&*host.vfs, options.fsync)?;
             options.checksums = control.data().checksums;
@@ -144,9 +150,11 @@ fn assemble(
     let Parts { pool, clog, wal, control } = parts;
     pool.set_log(Arc::clone(&wal) as _);
     let txns = TxnManager::recover(clog, from.next_xid, wal.inserted())?;
-    let (fates, durable) = (txns.clone(), Arc::clone(&wal));
+    let heap = Arc::new(HeapState::new(options.hint_policy));
+    let (fates, durable, kept) = (txns.clone(), Arc::clone(&wal), Arc::clone(&heap));
     pool.set_write_back_hook(Box::new(move |copy, _| {
-        crate::heap::hints_on_write_back(copy, &fates, durable.flushed());
+        let (policy, totals) = (kept.hint_policy(), &kept.visibility);
+        crate::heap::prepare_copy(copy, &fates, durable.flushed(), policy, totals);
     }));
     let log = ChangeLog::new(Arc::clone(&wal), options.full_page_writes);
     let data = *control.data();
@@ -156,7 +164,7 @@ fn assemble(
         wal,
         txns,
         locks: LockManager::new(),
-        heap: HeapState::new(),
+        heap,
         checkpoints: Checkpoints::new(data.redo, host.clock.monotonic_micros()),
         cleaner: Cleaner::default(),
         rel_ids: RelIds::new(from.next_rel),

@@ -1,8 +1,10 @@
 //! How an engine behaves; fixed when it is opened. Names in parentheses are the server's settings.
 
 use crate::buffer::{FRAMES_MIN, PoolOptions};
+use crate::heap::HintPolicy;
 use crate::page::PAGE_SIZE;
 use crate::recovery::RedoTable;
+use crate::txn::StatusCacheKind;
 use crate::wal::WalOptions;
 use std::fmt;
 use std::sync::Arc;
@@ -52,6 +54,10 @@ pub struct EngineOptions {
     /// Whether checkpointer, background writer and the log's writer run. Without them everything
     /// happens in the callers' threads, in their order.
     pub background_threads: bool,
+    /// What readers keep of what they learn about fates (`hint_policy`).
+    pub hint_policy: HintPolicy,
+    /// How a session remembers fates (`status_cache`).
+    pub status_cache: StatusCacheKind,
     /// Relation files kept open (`max_files_per_process`).
     pub open_files: usize,
     /// Who replays what; replaced in tests only.
@@ -76,6 +82,8 @@ impl Default for EngineOptions {
             bgwriter_max_pages: 100,
             bgwriter_multiplier: 2.0,
             background_threads: true,
+            hint_policy: HintPolicy::default(),
+            status_cache: StatusCacheKind::default(),
             open_files: 800,
             redo: RedoTable::default(),
             log_sink: Arc::new(|level, message| {

@@ -14,7 +14,8 @@
 //!
 //! - `page` and `tuple`: the bytes, bounds-checked;
 //! - `ops`: every change of a page as a value that is applied, logged and replayed;
-//! - `visibility`: the four questions about a tuple;
+//! - `visibility`: the four questions about a tuple; `page_visibility`: the first of them, for a
+//!   whole page; `hints`: what may be kept of the answers; `write_back`: what goes to disk;
 //! - README.md: the numbered rules.
 //!
 //! The heap does not know columns, types or indexes: the caller encodes rows, says whether an
@@ -22,10 +23,13 @@
 
 mod check;
 pub mod codec;
+mod counters;
 pub mod dump;
+mod hints;
 mod lockrow;
 pub mod ops;
 pub mod page;
+mod page_visibility;
 pub mod prune;
 mod read;
 mod rowlock;
@@ -38,21 +42,25 @@ mod vacuum;
 pub mod visibility;
 pub mod vmap;
 mod write;
+mod write_back;
 
 pub use check::{Problem, check, check_block};
+pub use counters::{Level, VisStats, VisTotals};
+pub use hints::{DISPOSABLE_PATH, HintPolicy};
 pub use lockrow::lock_row;
 pub use page::{BadPage, MAX_ATTRS, MAX_TUPLE};
 pub use read::{
-    BuildItem, Newest, ReadCx, fetch, fetch_hot, follow_update_chain, page_lsn, scan_for_build,
-    scan_page, unique_verdict,
+    BuildItem, Newest, ReadCx, count_page, fetch, fetch_hot, follow_update_chain, page_lsn,
+    scan_for_build, scan_page, unique_verdict,
 };
 pub use rowlock::RowLocks;
 pub use state::{HeapCounters, HeapState};
 pub use tuple::{PageScan, ScanItem, TupleBody, TupleBuf, TupleRef};
 pub use update::{UpdateOpts, delete, update, withdraw};
 pub use vacuum::{DeadRows, VacuumOpts, VacuumStats, vacuum};
-pub use visibility::{HintPolicy, VisCounters, VisState, hints_on_write_back};
+pub use visibility::VisState;
 pub use write::{insert, insert_many};
+pub(crate) use write_back::prepare_copy;
 
 use crate::buffer::OpError;
 use crate::ids::{RelId, RowId, Xid};

@@ -18,18 +18,21 @@
 //! because every change clears the summary.
 
 use super::HeapRel;
-use super::page::{self, ALL_VISIBLE, Line, LineState};
+use super::hints::{self, HintPolicy, Learned};
+use super::page::{self, Line, LineState};
+use super::page_visibility::{self, Slots, Visible};
 use super::tuple::{PageScan, ScanItem, TupleBuf, TupleRef};
-use super::visibility::{ALWAYS, Dirty, Fate, HintPolicy, Judge, Neighbour, VisState, vacuum_fate};
+use super::visibility::{Dirty, Fate, Judge, VisState, vacuum_fate};
 use super::write::{bad_page, check_class, judge, pin_block};
 use super::{RowLock, TupleResult};
 use crate::btree::UniqueVerdict;
-use crate::buffer::{FrameExtras, PinGuard, ShareGuard};
+use crate::buffer::{PinGuard, ShareGuard};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::{BlockNo, CommandId, Lsn, PageId, RowId, SlotNo, Xid};
 use crate::page::Page;
 use crate::txn::{Snapshot, Transaction};
+use smallvec::SmallVec;
 
 /// Who reads, and as of when.
 #[derive(Clone, Copy)]
@@ -50,7 +53,7 @@ impl<'a> ReadCx<'a> {
         ReadCx { snapshot, tx, command: tx.command_id(), state, policy }
     }
 
-    fn judge(&self, e: &'a Engine) -> Judge<'a> {
+    pub(super) fn judge(&self, e: &'a Engine) -> Judge<'a> {
         Judge {
             txns: &e.txns,
             tx: self.tx,
@@ -60,42 +63,51 @@ impl<'a> ReadCx<'a> {
             flushed: e.wal.flushed(),
         }
     }
-
-    /// Whether a page may be taken whole, and on whose word.
-    #[inline]
-    fn takes_whole(&self, page: &Page, frame: &FrameExtras) -> bool {
-        if !self.policy.page_level() {
-            return false;
-        }
-        if page.flags() & ALL_VISIBLE != 0 {
-            self.state.counters.page_all_visible();
-            return true;
-        }
-        let summary = frame.summary();
-        let whole = summary.is_valid() && summary <= self.snapshot.s;
-        if whole {
-            self.state.counters.page_by_summary();
-        }
-        whole
-    }
 }
 
-/// Whether the snapshot sees a tuple in a latched page; leaves hints behind.
+/// What was learned by looking at single tuples of a latched page; kept when the look is over.
+#[derive(Default)]
+struct Notes {
+    learned: SmallVec<[Learned; 4]>,
+}
+
+/// Whether the snapshot sees a tuple in a latched page.
+#[inline]
 fn sees(
     judge: &Judge<'_>,
     cx: &ReadCx<'_>,
     page: &ShareGuard<'_>,
     slot: SlotNo,
     t: &TupleRef<'_>,
+    notes: &mut Notes,
 ) -> bool {
-    if cx.takes_whole(page, page.frame()) {
-        return true;
+    let (visible, level) = match page_visibility::whole_for_one(judge, &cx.snapshot, page) {
+        Some(answer) => answer,
+        None => {
+            let twins = if cx.policy.uses_frames() { page.frame().hint(slot) } else { 0 };
+            let seen = judge.mvcc(&cx.snapshot, t, page.base(), twins, page.lsn());
+            if seen.learned != 0 {
+                notes.learned.push((slot, seen.learned));
+            }
+            (seen.visible, seen.level)
+        }
+    };
+    if let Some(counters) = cx.state.counters() {
+        counters.tuples(level, 1);
     }
-    let seen = judge.mvcc(&cx.snapshot, t, page.base(), page.frame().hint(slot), page.lsn());
-    if seen.learned != 0 {
-        page.frame().set_hint(slot, seen.learned);
+    visible
+}
+
+impl Notes {
+    /// Ends the look at a page.
+    #[inline]
+    fn keep(self, e: &Engine, cx: &ReadCx<'_>, page: ShareGuard<'_>) -> Result<()> {
+        if self.learned.is_empty() {
+            return Ok(());
+        }
+        let seen = page.frame().change_counter();
+        hints::keep(e, cx.policy, page, seen, &self.learned, cx.state.counters())
     }
-    seen.visible
 }
 
 /// The tuple of a slot, if it has one; corrupt ones are errors.
@@ -126,10 +138,12 @@ pub fn fetch(
     let Some(pin) = pin_block(e, h, row.block)? else { return Ok(false) };
     let Some(page) = share(pin)? else { return Ok(false) };
     let Some(t) = tuple_of(&page, page.id(), row.slot)? else { return Ok(false) };
-    let visible = sees(&cx.judge(e), cx, &page, row.slot, &t);
+    let mut notes = Notes::default();
+    let visible = sees(&cx.judge(e), cx, &page, row.slot, &t, &mut notes);
     if visible {
         out.set(row, page.base(), t.bytes());
     }
+    notes.keep(e, cx, page)?;
     Ok(visible)
 }
 
@@ -185,10 +199,9 @@ pub fn fetch_hot(
     let Some(page) = share(pin)? else { return Ok(false) };
     let judge = cx.judge(e);
     let base = page.base();
-    let mut members = 0;
+    let mut notes = Notes::default();
     let found = walk_chain(&page, page.id(), root.slot, |slot, t| {
-        members += 1;
-        let visible = sees(&judge, cx, &page, slot, t);
+        let visible = sees(&judge, cx, &page, slot, t, &mut notes);
         if visible {
             out.set(RowId::new(root.block, slot), base, t.bytes());
         }
@@ -197,6 +210,7 @@ pub fn fetch_hot(
     if !found {
         out.all_dead = chain_is_dead(e, &page, root.slot)?;
     }
+    notes.keep(e, cx, page)?;
     Ok(found)
 }
 
@@ -228,7 +242,7 @@ pub fn unique_verdict(
 ) -> Result<UniqueVerdict> {
     let Some(pin) = pin_block(e, h, root.block)? else { return Ok(UniqueVerdict::Dead) };
     let Some(page) = share(pin)? else { return Ok(UniqueVerdict::Dead) };
-    let state = VisState::new();
+    let state = VisState::passing();
     let judge = judge(e, tx, &state);
     let base = page.base();
     let mut answer = UniqueVerdict::Dead;
@@ -258,13 +272,21 @@ pub fn scan_page(
     out.block = block;
     let Some(pin) = pin_block(e, h, block)? else { return Ok(()) };
     let Some(page) = share(pin)? else { return Ok(()) };
-    if cx.takes_whole(&page, page.frame()) {
-        list_all(&page, &mut out.items);
-    } else {
-        list_visible(e, cx, &page, &mut out.items)?;
-    }
-    copy_page(&page, &mut out.page, out.items.is_empty());
-    Ok(())
+    page_visibility::decide(e, cx, page, |page, visible| {
+        match visible {
+            Visible::All => list_all(page, &mut out.items),
+            Visible::None => {}
+            Visible::These(slots) => list_these(page, slots, &mut out.items),
+        }
+        copy_page(page, &mut out.page, out.items.is_empty());
+    })
+}
+
+/// How many tuples of a page the snapshot sees. Nothing is copied.
+pub fn count_page(e: &Engine, cx: &ReadCx<'_>, h: &HeapRel, block: BlockNo) -> Result<usize> {
+    let Some(pin) = pin_block(e, h, block)? else { return Ok(0) };
+    let Some(page) = share(pin)? else { return Ok(0) };
+    page_visibility::decide(e, cx, page, |page, visible| visible.count(page))
 }
 
 /// Copies what a scan can look at: header, line pointers, tuples. Not the free space.
@@ -289,52 +311,11 @@ fn list_all(page: &Page, items: &mut Vec<ScanItem>) {
     items.truncate(count);
 }
 
-/// The visible tuples, judged one by one; leaves a summary or hints behind.
-fn list_visible(
-    e: &Engine,
-    cx: &ReadCx<'_>,
-    page: &ShareGuard<'_>,
-    items: &mut Vec<ScanItem>,
-) -> Result<()> {
-    let judge = cx.judge(e);
-    let frame = page.frame();
-    let changes = frame.change_counter();
-    let (base, lsn) = (page.base(), page.lsn());
-    let mut learned = [(SlotNo::INVALID, 0u8); page::MAX_SLOTS];
-    let mut learned_count = 0;
-    let mut summary = ALWAYS;
-    let mut whole = cx.policy.page_level();
-    let (mut neighbour, mut neighbours) = (None, 0);
-    for (slot, l) in page::lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
-        let t = page::tuple_at(page, l)
-            .ok_or(page::bad("tuple exceeds the page", slot))
-            .map_err(bad_page(page.id()))?;
-        let seen = match Neighbour::judge(neighbour, &t) {
-            Some(seen) => {
-                neighbours += 1;
-                seen
-            }
-            None => {
-                let seen = judge.mvcc(&cx.snapshot, &t, base, frame.hint(slot), lsn);
-                neighbour = judge.for_neighbours(&t, base, seen);
-                seen
-            }
-        };
-        if seen.visible {
-            items.push(ScanItem { slot, offset: l.offset(), len: l.len() });
-        }
-        if seen.learned != 0 {
-            learned[learned_count] = (slot, seen.learned);
-            learned_count += 1;
-        }
-        whole &= seen.visible && seen.since.is_valid();
-        summary = summary.max(seen.since);
-    }
-    cx.state.counters.neighbours(neighbours);
-    if !(whole && frame.set_summary(summary, changes)) {
-        learned[..learned_count].iter().for_each(|(slot, bits)| frame.set_hint(*slot, *bits));
-    }
-    Ok(())
+fn list_these(page: &Page, slots: &Slots, items: &mut Vec<ScanItem>) {
+    items.extend(slots.iter().filter_map(|slot| {
+        let line = page::line(page, slot)?;
+        Some(ScanItem { slot, offset: line.offset(), len: line.len() })
+    }));
 }
 
 /// The state of a tuple, for building an index over it.
@@ -420,7 +401,7 @@ pub fn follow_update_chain(
     out: &mut TupleBuf,
 ) -> Result<Newest> {
     let (mut row, mut prior) = (next, xmax);
-    let state = VisState::new();
+    let state = VisState::passing();
     loop {
         let Some(pin) = pin_block(e, h, row.block)? else { return Ok(Newest::Gone) };
         let Some(page) = share(pin)? else { return Ok(Newest::Gone) };

@@ -1,8 +1,10 @@
-//! What the heap keeps per engine: free space by relation, in-memory row locks, the hint policy.
+//! What the heap keeps per engine: free space by relation, in-memory row locks, the hint policy,
+//! counters.
 
+use super::counters::VisTotals;
+use super::hints::HintPolicy;
 use super::rowlock::RowLocks;
 use super::space::RelSpace;
-use super::visibility::HintPolicy;
 use crate::ids::RelId;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Arc, RwLock};
@@ -24,18 +26,24 @@ impl HeapCounters {
 }
 
 /// One per engine.
-#[derive(Default)]
 pub struct HeapState {
     spaces: RwLock<HashMap<RelId, Arc<RelSpace>, foldhash::fast::FixedState>>,
     pub row_locks: RowLocks,
     pub counters: HeapCounters,
-    /// 0 = the default policy, otherwise policy + 1.
+    /// Which level of the status hierarchy answered how often.
+    pub visibility: Arc<VisTotals>,
     policy: AtomicU8,
 }
 
 impl HeapState {
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(policy: HintPolicy) -> Self {
+        HeapState {
+            spaces: RwLock::default(),
+            row_locks: RowLocks::default(),
+            counters: HeapCounters::default(),
+            visibility: Arc::default(),
+            policy: AtomicU8::new(policy as u8),
+        }
     }
 
     /// The free space of a relation.
@@ -52,15 +60,14 @@ impl HeapState {
     }
 
     /// The policy of writers and of whoever sets no other.
+    #[inline]
     pub fn hint_policy(&self) -> HintPolicy {
-        match self.policy.load(Ordering::Relaxed) {
-            0 => HintPolicy::default(),
-            n => HintPolicy::from_raw(n - 1),
-        }
+        HintPolicy::from_raw(self.policy.load(Ordering::Relaxed))
     }
 
+    /// From the next question on. Whatever was kept under another policy stays true.
     pub fn set_hint_policy(&self, policy: HintPolicy) {
-        self.policy.store(policy as u8 + 1, Ordering::Relaxed);
+        self.policy.store(policy as u8, Ordering::Relaxed);
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn verdict(
         };
     };
     let base = guard.base();
-    let state = VisState::new();
+    let state = VisState::passing();
     let judge = judge(e, tx, &state);
     let answer = judge.update(&t, base, guard.frame().hint(slot), wanted);
     if !answer.is_ok() {

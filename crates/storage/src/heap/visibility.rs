@@ -11,11 +11,14 @@
 //! from the one below:
 //!
 //! ```text
-//!   page:   ALL_VISIBLE flag, frame summary      whole page, no tuple is looked at     (read.rs)
-//!   tuple:  hints on the page | their twins in the frame       "committed" / "aborted"
-//!   session: StatusCache                         a few recent (xid, fate)
-//!   engine: status window, then commit log       TxnManager::status
+//!   page:    ALL_VISIBLE flag, frame summary, sole inserter     no tuple is looked at
+//!   tuple:   hints on the page | their twins in the frame       "committed" / "aborted"
+//!   session: StatusCache                                        recent (xid, fate)
+//!   engine:  status window, then commit log                     TxnManager::status
 //! ```
+//!
+//! The first is the business of `page_visibility`, which decides a page for all its tuples and
+//! comes here with those that hints do not decide.
 //!
 //! - A hint says "committed", not when. It suffices below the snapshot's floor, where
 //!   every commit is covered by the snapshot (and durable, if it was synchronous). At or
@@ -24,14 +27,21 @@
 //! - One's own writes are judged by command ids before anybody else is asked (semantics 6).
 //! - A reader that sees the work of a synchronous commit that is not flushed yet remembers its
 //!   position in [`Transaction::undurable_seen`] (semantics 29).
-//! - With [`HintPolicy::Off`] only the last line of the picture is used; answers are the same.
+//! - With [`HintPolicy::Off`] and no session cache only the last line of the picture is used;
+//!   answers are the same.
 
+use super::counters::{Level, VisCounters, VisTotals};
+use super::hints::HintPolicy;
 use super::page::{self, HINT_SHIFT, OFFSET_FROZEN, OFFSET_INVALID};
 use super::tuple::TupleRef;
 use super::{RowLock, TupleResult};
+use crate::engine::Engine;
 use crate::ids::{CommandId, Lsn, Xid};
-use crate::txn::{CommitStamp, OwnXid, Snapshot, StatusCache, Transaction, TxnManager, XidStatus};
-use std::cell::Cell;
+use crate::sync::Arc;
+use crate::txn::{
+    CommitStamp, OwnXid, Snapshot, StatusCache, StatusCacheKind, StatusSource, Transaction,
+    TxnManager, XidStatus,
+};
 
 /// The four hint bits of a slot, as the buffer frame keeps them.
 pub(super) const XMIN_COMMITTED: u8 = 1;
@@ -44,86 +54,47 @@ const _: () = assert!(page::XMIN_ABORTED >> HINT_SHIFT == XMIN_ABORTED as u16);
 const _: () = assert!(page::XMAX_COMMITTED >> HINT_SHIFT == XMAX_COMMITTED as u16);
 const _: () = assert!(page::XMAX_ABORTED >> HINT_SHIFT == XMAX_ABORTED as u16);
 
-/// Which knowledge about fates may be kept beside the status window and the commit log.
-/// Answers are the same under every policy; the price is not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum HintPolicy {
-    /// Nothing: every tuple asks the status window or the commit log.
-    Off = 0,
-    /// Tuple hints, "committed" only once the commit is flushed.
-    Flushed = 1,
-    /// As `Flushed`, and also when the page's last change is newer than the commit.
-    PageLsn = 2,
-    /// Tuple hints at once, frame summaries, all-visible flags, the session cache.
-    #[default]
-    Frame = 3,
-}
-
-impl HintPolicy {
-    pub const fn from_raw(raw: u8) -> Self {
-        match raw {
-            0 => HintPolicy::Off,
-            1 => HintPolicy::Flushed,
-            2 => HintPolicy::PageLsn,
-            _ => HintPolicy::Frame,
-        }
-    }
-
-    /// Whether whole-page knowledge may be used.
-    #[inline]
-    pub const fn page_level(self) -> bool {
-        matches!(self, HintPolicy::Frame)
-    }
-}
-
-/// How often each level gave the answer. Session-local: plain counters.
-#[derive(Debug, Default)]
-pub struct VisCounters {
-    /// Pages taken whole, by the all-visible flag.
-    pub pages_all_visible: Cell<u64>,
-    /// Pages taken whole, by the frame summary.
-    pub pages_by_summary: Cell<u64>,
-    /// Tuples judged like the one before: same inserter, nobody deleted them.
-    pub by_neighbour: Cell<u64>,
-    /// Answers about one xid, by level.
-    pub by_hint: Cell<u64>,
-    pub by_cache: Cell<u64>,
-    pub by_window: Cell<u64>,
-    pub by_clog: Cell<u64>,
-}
-
-#[inline]
-fn bump(counter: &Cell<u64>) {
-    counter.set(counter.get() + 1);
-}
-
-impl VisCounters {
-    pub(super) fn page_all_visible(&self) {
-        bump(&self.pages_all_visible);
-    }
-
-    pub(super) fn page_by_summary(&self) {
-        bump(&self.pages_by_summary);
-    }
-
-    pub(super) fn neighbours(&self, n: u64) {
-        self.by_neighbour.set(self.by_neighbour.get() + n);
-    }
-}
-
 /// What a session keeps between statements for the sake of visibility.
 ///
 /// It belongs to one engine: fates of another's transactions must not be mixed in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct VisState {
-    pub counters: VisCounters,
-    cache: StatusCache,
+    pub(super) cache: StatusCache,
+    /// This session's counters, and the totals that they are part of.
+    counted: Option<(Arc<VisCounters>, Arc<VisTotals>)>,
 }
 
 impl VisState {
-    pub fn new() -> Self {
-        Self::default()
+    /// For a session: what it counts shows in the engine's totals, and it remembers fates in the
+    /// way that the engine was opened with.
+    pub fn new(e: &Engine) -> Self {
+        let totals = Arc::clone(&e.heap.visibility);
+        let cache = StatusCache::new(e.options().status_cache);
+        VisState { cache, counted: Some((totals.join(), totals)) }
+    }
+
+    /// For a few questions of the engine's own: counted nowhere, remembering nothing.
+    pub fn passing() -> Self {
+        VisState { cache: StatusCache::None, counted: None }
+    }
+
+    #[inline]
+    pub(super) fn counters(&self) -> Option<&VisCounters> {
+        self.counted.as_ref().map(|(counters, _)| &**counters)
+    }
+
+    /// With another way of remembering, for comparisons.
+    pub fn with_cache(mut self, kind: StatusCacheKind) -> Self {
+        self.cache = StatusCache::new(kind);
+        self
+    }
+}
+
+impl Drop for VisState {
+    fn drop(&mut self) {
+        if let Some((counters, totals)) = &self.counted {
+            totals.leave(counters);
+        }
     }
 }
 
@@ -140,14 +111,6 @@ pub struct Judge<'a> {
     pub flushed: Lsn,
 }
 
-/// The verdict of [`Judge::mvcc`] for one tuple that nobody deleted, to be used for the next ones
-/// of the same inserter. It is not kept beyond a page.
-#[derive(Clone, Copy)]
-pub(super) struct Neighbour {
-    xmin: u32,
-    seen: Seen,
-}
-
 /// The verdict of [`Judge::mvcc`] and what was learned on the way.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
@@ -157,20 +120,13 @@ pub struct Seen {
     /// If visible: the position from which on every snapshot sees it, as far as the page summary
     /// is concerned. Invalid: not to be summarised.
     pub since: Lsn,
+    /// The deepest level that was asked.
+    pub level: Level,
 }
 
 impl Seen {
-    const fn no(learned: u8) -> Self {
-        Seen { visible: false, learned, since: Lsn::INVALID }
-    }
-}
-
-impl Neighbour {
-    /// The same verdict, if `t` has the same inserter and nobody deleted it.
-    #[inline]
-    pub(super) fn judge(this: Option<Self>, t: &TupleRef<'_>) -> Option<Seen> {
-        let known = this?;
-        (known.xmin == t.xmin_offset() && t.xmax_offset() == OFFSET_INVALID).then_some(known.seen)
+    const fn no(learned: u8, level: Level) -> Self {
+        Seen { visible: false, learned, since: Lsn::INVALID, level }
     }
 }
 
@@ -216,36 +172,37 @@ enum Side {
 }
 
 impl<'a> Judge<'a> {
-    /// What became of a transaction that is not one's own.
+    /// What became of a transaction that is not one's own, asked by a snapshot with this floor
+    /// (0: asked about now), and which level knew.
     #[inline]
-    fn fate(&self, xid: Xid) -> XidStatus {
-        let cached = self.policy == HintPolicy::Frame;
-        if cached && let Some(status) = self.state.cache.known(xid) {
-            bump(&self.state.counters.by_cache);
-            return status;
-        }
-        let status =
-            if cached { self.state.cache.status(self.txns, xid) } else { self.txns.status(xid) };
-        match status {
-            XidStatus::Committed(stamp) if stamp.is_settled() => {
-                bump(&self.state.counters.by_clog);
-            }
-            _ => bump(&self.state.counters.by_window),
-        }
-        status
+    pub(super) fn fate(&self, xid: Xid, floor: Xid) -> (XidStatus, Level) {
+        let (status, source) = self.state.cache.status(self.txns, xid, floor);
+        let level = match source {
+            StatusSource::SessionCache => Level::SessionCache,
+            StatusSource::Window => Level::Window,
+            StatusSource::CommitLog => Level::CommitLog,
+        };
+        (status, level)
     }
 
     /// The hints of a tuple that this policy allows to use.
     #[inline]
-    fn hints(&self, t: &TupleRef<'_>, volatile: u8) -> u8 {
-        if self.policy == HintPolicy::Off {
+    pub(super) fn hints(&self, t: &TupleRef<'_>, volatile: u8) -> u8 {
+        if !self.policy.uses_hints() {
             return 0;
         }
         ((t.mask() & page::HINTS) >> HINT_SHIFT) as u8 | volatile
     }
 
+    /// Which of the two kinds of hints knew.
     #[inline]
-    fn note_if_undurable(&self, stamp: CommitStamp) -> bool {
+    pub(super) fn hint_level(t: &TupleRef<'_>, bit: u8) -> Level {
+        let on_page = ((t.mask() & page::HINTS) >> HINT_SHIFT) as u8 & bit != 0;
+        if on_page { Level::TupleHint } else { Level::FrameHint }
+    }
+
+    #[inline]
+    pub(super) fn note_if_undurable(&self, stamp: CommitStamp) -> bool {
         let undurable = stamp.is_sync() && stamp.lsn() > self.flushed;
         if undurable {
             let seen = self.tx.undurable_seen();
@@ -254,19 +211,24 @@ impl<'a> Judge<'a> {
         undurable
     }
 
-    /// Whether a "committed" hint may be kept now, given the page's last change.
+    /// The hint bit for a commit, if it may be kept now, given the page's last change.
     #[inline]
-    pub(super) fn may_hint(&self, stamp: CommitStamp, page_lsn: Lsn) -> bool {
-        match self.policy {
-            HintPolicy::Off => false,
-            HintPolicy::Flushed => stamp.lsn() <= self.flushed,
-            // A hint carries no position. Whoever meets a synchronous commit before its flush must
-            // learn it (semantics 29), so these get their hint only afterwards.
-            HintPolicy::PageLsn => {
-                stamp.lsn() <= self.flushed || (!stamp.is_sync() && stamp.lsn() <= page_lsn)
-            }
-            HintPolicy::Frame => !stamp.is_sync() || stamp.lsn() <= self.flushed,
+    fn committed(&self, stamp: CommitStamp, page_lsn: Lsn, bit: u8) -> u8 {
+        if self.policy.may_keep(stamp, page_lsn, self.flushed) {
+            return bit;
         }
+        if self.policy.uses_hints()
+            && let Some(counters) = self.state.counters()
+        {
+            counters.hint_refused();
+        }
+        0
+    }
+
+    /// The hint bit for an abort, unless nothing is kept.
+    #[inline]
+    fn aborted(&self, bit: u8) -> u8 {
+        if self.policy.uses_hints() { bit } else { 0 }
     }
 
     #[inline]
@@ -302,70 +264,68 @@ impl<'a> Judge<'a> {
         page_lsn: Lsn,
     ) -> Seen {
         let hints = self.hints(t, volatile);
-        let mut learned = 0;
-        let mut since = ALWAYS;
-        match t.xmin_offset() {
-            OFFSET_FROZEN => {}
-            OFFSET_INVALID => return Seen::no(0),
-            offset => {
-                let xid = page::xid_at(base, offset);
-                if hints & XMIN_ABORTED != 0 {
-                    bump(&self.state.counters.by_hint);
-                    return Seen::no(0);
-                }
-                if hints & XMIN_COMMITTED != 0 && snapshot.is_below_floor(xid) {
-                    bump(&self.state.counters.by_hint);
-                    since = snapshot.s;
-                } else {
-                    match self.tx.is_own(xid) {
-                        OwnXid::Live if self.cmin(t) >= self.command => return Seen::no(0),
-                        OwnXid::Live => since = Lsn::INVALID,
-                        OwnXid::RolledBack => return Seen::no(XMIN_ABORTED & self.keepable()),
-                        OwnXid::NotOwn => match self.fate(xid) {
-                            XidStatus::InProgress => return Seen::no(0),
-                            XidStatus::Aborted => {
-                                return Seen::no(XMIN_ABORTED & self.keepable());
-                            }
-                            XidStatus::Committed(stamp) => {
-                                if self.may_hint(stamp, page_lsn) {
-                                    learned |= XMIN_COMMITTED;
-                                }
-                                if !snapshot.covers(stamp) {
-                                    return Seen::no(learned);
-                                }
-                                let undurable = self.note_if_undurable(stamp);
-                                since =
-                                    if undurable { Lsn::INVALID } else { stamp.lsn().max(ALWAYS) };
-                            }
-                        },
-                    }
-                }
-            }
+        let born = self.mvcc_xmin(snapshot, t, base, hints, page_lsn);
+        if !born.visible
+            || t.xmax_offset() == OFFSET_INVALID
+            || t.is_lock_only()
+            || hints & XMAX_ABORTED != 0
+        {
+            return born;
         }
-        self.mvcc_xmax(snapshot, t, base, hints, page_lsn, Seen { visible: true, learned, since })
+        let dead = self.mvcc_xmax(snapshot, t, base, hints, page_lsn, born.since);
+        Seen { learned: born.learned | dead.learned, level: born.level.max(dead.level), ..dead }
     }
 
-    /// The verdict about `t` as one for its neighbours too, if it is: it depends on xmin alone.
+    /// The first half: was it inserted, as far as the snapshot can see?
     #[inline]
-    pub(super) fn for_neighbours(
+    pub(super) fn mvcc_xmin(
         &self,
+        snapshot: &Snapshot,
         t: &TupleRef<'_>,
         base: u64,
-        seen: Seen,
-    ) -> Option<Neighbour> {
-        let plain = self.policy == HintPolicy::Frame
-            && t.xmax_offset() == OFFSET_INVALID
-            && self.tx.is_own(t.xmin(base)) == OwnXid::NotOwn;
-        plain.then(|| Neighbour { xmin: t.xmin_offset(), seen })
+        hints: u8,
+        page_lsn: Lsn,
+    ) -> Seen {
+        let yes = |learned, since, level| Seen { visible: true, learned, since, level };
+        let xid = match t.xmin_offset() {
+            OFFSET_FROZEN => return yes(0, ALWAYS, Level::TupleHint),
+            OFFSET_INVALID => return Seen::no(0, Level::Own),
+            offset => page::xid_at(base, offset),
+        };
+        if hints & XMIN_ABORTED != 0 {
+            return Seen::no(0, Self::hint_level(t, XMIN_ABORTED));
+        }
+        if hints & XMIN_COMMITTED != 0 && snapshot.is_below_floor(xid) {
+            return yes(0, snapshot.s, Self::hint_level(t, XMIN_COMMITTED));
+        }
+        match self.tx.is_own(xid) {
+            OwnXid::Live if self.cmin(t) >= self.command => return Seen::no(0, Level::Own),
+            OwnXid::Live => return yes(0, Lsn::INVALID, Level::Own),
+            OwnXid::RolledBack => return Seen::no(self.aborted(XMIN_ABORTED), Level::Own),
+            OwnXid::NotOwn => {}
+        }
+        let (fate, level) = self.fate(xid, snapshot.floor);
+        match fate {
+            XidStatus::InProgress => Seen::no(0, level),
+            XidStatus::Aborted => Seen::no(self.aborted(XMIN_ABORTED), level),
+            XidStatus::Committed(stamp) => {
+                let learned = self.committed(stamp, page_lsn, XMIN_COMMITTED);
+                if !snapshot.covers(stamp) {
+                    return Seen::no(learned, level);
+                }
+                yes(learned, self.since(stamp), level)
+            }
+        }
     }
 
-    /// All bits when hints may be kept at all.
+    /// From which position on every snapshot sees the work of a commit that this one sees, as far
+    /// as page summaries are concerned; notes the commit if it is promised and not yet durable.
     #[inline]
-    fn keepable(&self) -> u8 {
-        if self.policy == HintPolicy::Off { 0 } else { u8::MAX }
+    pub(super) fn since(&self, stamp: CommitStamp) -> Lsn {
+        if self.note_if_undurable(stamp) { Lsn::INVALID } else { stamp.lsn().max(ALWAYS) }
     }
 
-    /// The second half of [`Self::mvcc`]: inserted visibly, is it also deleted visibly?
+    /// The second half: inserted visibly, and xmax is there to be asked about.
     #[inline]
     fn mvcc_xmax(
         &self,
@@ -374,43 +334,30 @@ impl<'a> Judge<'a> {
         base: u64,
         hints: u8,
         page_lsn: Lsn,
-        so_far: Seen,
+        since: Lsn,
     ) -> Seen {
-        let Seen { mut learned, since, .. } = so_far;
-        if t.xmax_offset() == OFFSET_INVALID || t.is_lock_only() || hints & XMAX_ABORTED != 0 {
-            return so_far;
-        }
+        let still = |learned, since, level| Seen { visible: true, learned, since, level };
         let xid = page::xid_at(base, t.xmax_offset());
         if hints & XMAX_COMMITTED != 0 && snapshot.is_below_floor(xid) {
-            bump(&self.state.counters.by_hint);
-            return Seen::no(learned);
+            return Seen::no(0, Self::hint_level(t, XMAX_COMMITTED));
         }
         match self.tx.is_own(xid) {
-            OwnXid::Live => {
-                let gone = self.cmax(t) < self.command;
-                return Seen { visible: !gone, learned, since: Lsn::INVALID };
-            }
-            OwnXid::RolledBack => {
-                learned |= XMAX_ABORTED & self.keepable();
-                return Seen { visible: true, learned, since };
-            }
+            OwnXid::Live if self.cmax(t) < self.command => return Seen::no(0, Level::Own),
+            OwnXid::Live => return still(0, Lsn::INVALID, Level::Own),
+            OwnXid::RolledBack => return still(self.aborted(XMAX_ABORTED), since, Level::Own),
             OwnXid::NotOwn => {}
         }
-        match self.fate(xid) {
-            XidStatus::InProgress => Seen { visible: true, learned, since: Lsn::INVALID },
-            XidStatus::Aborted => {
-                learned |= XMAX_ABORTED & self.keepable();
-                Seen { visible: true, learned, since }
-            }
+        let (fate, level) = self.fate(xid, snapshot.floor);
+        match fate {
+            XidStatus::InProgress => still(0, Lsn::INVALID, level),
+            XidStatus::Aborted => still(self.aborted(XMAX_ABORTED), since, level),
             XidStatus::Committed(stamp) => {
-                if self.may_hint(stamp, page_lsn) {
-                    learned |= XMAX_COMMITTED;
-                }
+                let learned = self.committed(stamp, page_lsn, XMAX_COMMITTED);
                 if snapshot.covers(stamp) {
                     self.note_if_undurable(stamp);
-                    return Seen::no(learned);
+                    return Seen::no(learned, level);
                 }
-                Seen { visible: true, learned, since: Lsn::INVALID }
+                still(learned, Lsn::INVALID, level)
             }
         }
     }
@@ -439,7 +386,7 @@ impl<'a> Judge<'a> {
         match self.tx.is_own(xid) {
             OwnXid::Live => Side::Own,
             OwnXid::RolledBack => Side::Aborted,
-            OwnXid::NotOwn => match self.fate(xid) {
+            OwnXid::NotOwn => match self.fate(xid, Xid::INVALID).0 {
                 XidStatus::InProgress => Side::Running(xid),
                 XidStatus::Aborted => Side::Aborted,
                 XidStatus::Committed(stamp) => Side::Committed(stamp),
@@ -569,54 +516,5 @@ pub(super) fn fate_by(
         XidStatus::Aborted => Fate::Live,
         XidStatus::Committed(stamp) if stamp.lsn() <= horizon => Fate::Dead,
         XidStatus::Committed(_) => Fate::RecentlyDead(xmax),
-    }
-}
-
-/// Sets, in the copy of a page that is about to be written, the hints of all transactions whose
-/// fate is final and, if committed, durable: the log is flushed to `flushed`.
-///
-/// The page in memory stays as it is; nothing is dirtied by this. All-visible is not set here:
-/// the flag and its map bit go together, and that takes a record.
-pub fn hints_on_write_back(copy: &mut crate::page::Page, txns: &TxnManager, flushed: Lsn) {
-    if copy.class() != Some(crate::page::PageClass::Heap) || page::check_bounds(copy).is_err() {
-        return;
-    }
-    let base = copy.base();
-    let mut last = (Xid::INVALID, None);
-    let mut known = |xid: Xid| -> Option<bool> {
-        if last.0 != xid {
-            let fate = match txns.status(xid) {
-                XidStatus::InProgress => None,
-                XidStatus::Aborted => Some(false),
-                XidStatus::Committed(stamp) => (stamp.lsn() <= flushed).then_some(true),
-            };
-            last = (xid, fate);
-        }
-        last.1
-    };
-    for slot in page::slots(copy) {
-        let Some(t) = page::tuple(copy, slot) else { continue };
-        let (xmin, xmax, mask) = (t.xmin(base), t.xmax(base), t.mask());
-        let mut add = 0;
-        if xmin.is_normal() && mask & page::XMIN_HINTS == 0 {
-            add |= match known(xmin) {
-                Some(true) => page::XMIN_COMMITTED,
-                Some(false) => page::XMIN_ABORTED,
-                None => 0,
-            };
-        }
-        if xmax.is_normal() && mask & page::XMAX_HINTS == 0 {
-            add |= match known(xmax) {
-                Some(true) if mask & page::XMAX_LOCK_ONLY == 0 => page::XMAX_COMMITTED,
-                // The lock is over: nobody need ask about it again.
-                Some(_) => page::XMAX_ABORTED,
-                None => 0,
-            };
-        }
-        if add != 0
-            && let Ok(mut head) = page::HeaderMut::new(copy, slot)
-        {
-            head.set_mask(head.mask() | add);
-        }
     }
 }

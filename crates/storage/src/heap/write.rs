@@ -299,6 +299,11 @@ fn birth(base: u64, xid: Xid, tx: &Transaction, opts: InsertOpts) -> Birth {
     Birth { xmin, cid: tx.command_id().raw(), heap_only: false, updated: false }
 }
 
+/// Whether, after an insert by `xid`, all that is on the page is its work alone.
+fn stays_sole(guard: &ExclusiveGuard<'_>, fresh: bool, xid: Xid, opts: InsertOpts) -> bool {
+    !opts.freeze && (fresh || guard.frame().sole_inserter() == xid)
+}
+
 /// Inserts a row; returns its address.
 pub fn insert(
     e: &Engine,
@@ -320,11 +325,15 @@ pub fn insert(
     let block = guard.id().block;
     let mut clear = VmClear::default();
     clear.plan(&guard, vm, 0);
+    let sole = stays_sole(&guard, fresh, xid, opts);
     let mut cs = CriticalSection::begin(e.log(), xid)?;
     let at = admit(&mut cs, guard, fresh, xid);
     let slot = page::free_slot(cs.page(at));
     let birth = birth(cs.page(at).base(), xid, tx, opts);
     apply(&mut cs, at, &HeapOp::Insert { slot, birth, body: *body });
+    if sole {
+        cs.frame(at).set_sole_inserter(xid);
+    }
     clear.apply(&mut cs);
     cs.finish();
     Ok(RowId::new(block, slot))
@@ -391,6 +400,7 @@ pub fn insert_many(
         let block = guard.id().block;
         let mut clear = VmClear::default();
         clear.plan(&guard, vm, 0);
+        let sole = stays_sole(&guard, fresh, xid, opts);
         let mut cs = CriticalSection::begin(e.log(), xid)?;
         let at = admit(&mut cs, guard, fresh, xid);
         assign_slots(cs.page(at), rest, reserve_of(h), &mut placed);
@@ -398,6 +408,9 @@ pub fn insert_many(
         placed.iter().for_each(|(slot, _)| cs.clear_hints(at, *slot));
         let birth = birth(cs.page(at).base(), xid, tx, opts);
         cs.apply(at, &InsertMany { birth, rows: &placed });
+        if sole {
+            cs.frame(at).set_sole_inserter(xid);
+        }
         clear.apply(&mut cs);
         cs.finish();
         out.extend(placed.iter().map(|(slot, _)| RowId::new(block, *slot)));

@@ -89,8 +89,9 @@ pub struct CommitLog {
     pub(crate) vfs: Option<Arc<dyn Vfs>>,
 }
 
+/// Where the two bits of `xid` are: page, word in the page, shift in the word.
 #[inline]
-fn place(xid: Xid) -> (u64, usize, u32) {
+pub(super) fn place_in_page(xid: Xid) -> (u64, usize, u32) {
     let (page, index) = (xid.raw() / PAGE_XIDS, xid.raw() % PAGE_XIDS);
     (page, (index / WORD_XIDS) as usize, 2 * (index % WORD_XIDS) as u32)
 }
@@ -156,7 +157,7 @@ impl CommitLog {
     }
 
     fn set(&self, xid: Xid, bits: u64, at: Lsn) {
-        let (page, index, shift) = place(xid);
+        let (page, index, shift) = place_in_page(xid);
         let Found::Here(chunk) = self.pages.chunk(page) else {
             debug_assert!(false, "{xid:?} has no room in the commit log");
             return;
@@ -188,7 +189,7 @@ impl CommitLog {
         if !xid.is_normal() {
             return XidStatus::Committed(CommitStamp::SETTLED);
         }
-        let (page, index, shift) = place(xid);
+        let (page, index, shift) = place_in_page(xid);
         match self.pages.load(page, index) {
             Found::Here(word) if (word >> shift) & COMMITTED != 0 => {
                 XidStatus::Committed(CommitStamp::SETTLED)
@@ -197,6 +198,17 @@ impl CommitLog {
             Found::Dropped => XidStatus::Committed(CommitStamp::SETTLED),
             Found::Here(_) | Found::Absent => XidStatus::Aborted,
         }
+    }
+
+    /// Copies a page's bits as they are now. False when there is no such page (any more).
+    pub(super) fn copy_page(&self, page: u64, out: &mut PageWords) -> bool {
+        for (index, word) in out.iter_mut().enumerate() {
+            match self.pages.load(page, index) {
+                Found::Here(bits) => *word = bits,
+                Found::Dropped | Found::Absent => return false,
+            }
+        }
+        true
     }
 
     /// Replays a Commit record that ends at `at`.
@@ -231,7 +243,7 @@ impl CommitLog {
     /// the log while their page was written. These xids are handed out anew. Only at start.
     /// (Should another crash come before the wiped page is written, C1 still decides rightly.)
     pub(crate) fn forget_from(&self, next: Xid) {
-        let (first, index, shift) = place(next);
+        let (first, index, shift) = place_in_page(next);
         for page in first..self.page_range().end {
             let Found::Here(chunk) = self.pages.chunk(page) else { continue };
             for at in 0..PAGE_WORDS {

@@ -39,6 +39,14 @@ const FLOOR_STEPS: usize = 512;
 /// `recent_horizon` is computed anew when this much log was published since.
 const HORIZON_SLACK: u64 = 32 * 1024;
 
+/// Which level knew a transaction's fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusSource {
+    SessionCache,
+    Window,
+    CommitLog,
+}
+
 /// A cache line to itself: words that every commit writes are kept from those that all read.
 #[repr(align(64))]
 struct Line<T>(T);
@@ -113,16 +121,23 @@ impl TxnManager {
     /// and takes a snapshot next, finds it there (semantics 4).
     #[inline]
     pub fn status(&self, xid: Xid) -> XidStatus {
-        match self.0.window.load(xid) {
+        self.status_and_source(xid).0
+    }
+
+    /// As [`Self::status`], with the level that knew.
+    #[inline]
+    pub fn status_and_source(&self, xid: Xid) -> (XidStatus, StatusSource) {
+        let status = match self.0.window.load(xid) {
             Found::Here(word) => match XidStatus::from_word(word) {
                 XidStatus::Committed(stamp) if stamp.lsn() > self.published() => {
                     XidStatus::InProgress
                 }
                 status => status,
             },
-            Found::Dropped => self.0.clog.settled_status(xid),
+            Found::Dropped => return (self.0.clog.settled_status(xid), StatusSource::CommitLog),
             Found::Absent => XidStatus::InProgress,
-        }
+        };
+        (status, StatusSource::Window)
     }
 
     /// Whether `xid` still runs: what a waiter asks.

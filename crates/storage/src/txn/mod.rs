@@ -31,10 +31,10 @@ pub(crate) mod testing;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
-pub use cache::StatusCache;
+pub use cache::{StatusCache, StatusCacheKind};
 pub use clog::CommitLog;
 pub use log::{EndKind, TxnHost, TxnLog};
-pub use manager::{TxnManager, TxnStats};
+pub use manager::{StatusSource, TxnManager, TxnStats};
 pub use record::{CommitPayload, EndRecord, decode as decode_end_record};
 pub use session::{SnapshotHold, TxnSession};
 pub use slots::SessionSlot;

@@ -4,6 +4,7 @@
 //! every transaction ever begun is asked about under every snapshot in use, and the answer must be
 //! the model's, also after a crash of the simulated disk with an arbitrary end of the log.
 
+use super::cache::StatusCacheKind;
 use super::testing::{START, TestHost, TestLog, TestRecord};
 use super::*;
 use crate::ids::{Lsn, Xid};
@@ -328,7 +329,7 @@ impl World {
 
     fn check(&self) {
         let txns = &self.host.txns;
-        let cache = StatusCache::new();
+        let caches = StatusCacheKind::ALL.map(StatusCache::new);
         for (&xid, &fate) in &self.fates {
             let matches = match (fate, txns.status(xid)) {
                 (Fate::Running, XidStatus::InProgress) | (Fate::Aborted, XidStatus::Aborted) => {
@@ -340,7 +341,10 @@ impl World {
                 _ => false,
             };
             assert!(matches, "{xid:?}: {fate:?}, found {:?}", txns.status(xid));
-            assert_eq!(cache.status(txns, xid), cache.status(txns, xid));
+            for cache in &caches {
+                let now = || cache.status(txns, xid, Xid::INVALID).0;
+                assert_eq!((now(), now()), (txns.status(xid), txns.status(xid)));
+            }
             if fate == Fate::Running {
                 assert!(xid >= txns.floor(), "{xid:?} runs below the floor");
             }

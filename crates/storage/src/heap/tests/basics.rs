@@ -16,7 +16,7 @@ fn rows_become_visible_at_commit_and_stay_so() {
     let mut c = db.begin();
     assert_eq!(texts(&c.scan()), ["one"]);
     assert_eq!(texts(&c.scan()), ["one"], "and again, by the summary");
-    assert_eq!(c.state.counters.pages_by_summary.get(), 1);
+    assert_eq!(c.stats().by_frame_summary, 1);
     assert!(b.scan().is_empty(), "the summary is not for older snapshots");
     db.check();
 }
@@ -231,7 +231,7 @@ fn vacuum_marks_pages_and_changes_take_the_mark_back() {
     assert_eq!(vmap::bits(&db.e.pool, db.h.rel, 0).expect("bits"), 3);
     let mut b = db.begin();
     assert_eq!(b.scan().len(), 10);
-    assert_eq!(b.state.counters.pages_all_visible.get(), 1);
+    assert_eq!(b.stats().by_frame_summary, 10);
     assert!(b.lock(rows[0], RowLock::Update).is_ok());
     assert_eq!(vmap::bits(&db.e.pool, db.h.rel, 0).expect("bits"), 1, "a lock is no deletion");
     assert!(b.delete(rows[1]).is_ok());

@@ -40,7 +40,7 @@ impl Db {
         Tx {
             db: self,
             tx: Transaction::begin(&session, IsolationLevel::RepeatableRead, false),
-            state: VisState::new(),
+            state: VisState::new(&self.e),
         }
     }
 
@@ -84,6 +84,11 @@ pub fn row_body(data: &[u8]) -> TupleBody<'_> {
 }
 
 impl Tx<'_> {
+    /// What all sessions together have counted.
+    pub fn stats(&self) -> VisStats {
+        self.db.e.heap.visibility.read()
+    }
+
     pub fn insert(&mut self, data: &[u8]) -> RowId {
         let row =
             insert(&self.db.e, &mut self.tx, &self.db.h, &row_body(data), InsertOpts::default());

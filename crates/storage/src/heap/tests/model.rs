@@ -3,7 +3,7 @@
 //! Several transactions, each with one snapshot and savepoints, insert, update (HOT or not),
 //! delete and lock rows of one table while pages are pruned, vacuumed, evicted and read back
 //! with the hints that write-back gave them. At any moment what a transaction sees, by page scan
-//! and through a toy index, under every hint policy, must be the model's map; and every verdict
+//! and through a toy index, under every hint policy and session cache, must be the model's map; and every verdict
 //! about a write must be the model's.
 //!
 //! The crash loop ends such a history with a power failure: what recovery brings back must be the
@@ -11,6 +11,7 @@
 
 use super::*;
 use crate::ids::Lsn;
+use crate::txn::StatusCacheKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A small generator; the same seed gives the same history.
@@ -60,6 +61,8 @@ struct World<'d> {
     index: BTreeSet<(u32, RowId)>,
     /// The committed rows after each commit, with its position.
     history: Vec<(Lsn, Rows)>,
+    /// One session memory of each kind, shared by all who look: fates are nobody's secret.
+    states: [VisState; StatusCacheKind::ALL.len()],
 }
 
 /// A row's data: its key, then padding of a length that varies.
@@ -98,6 +101,7 @@ impl<'d> World<'d> {
             next_key: 0,
             index: BTreeSet::new(),
             history: vec![(Lsn::INVALID, Rows::new())],
+            states: StatusCacheKind::ALL.map(|kind| VisState::new(&db.e).with_cache(kind)),
         }
     }
 
@@ -269,13 +273,18 @@ impl<'d> World<'d> {
     }
 
     /// What an actor sees under a policy, by scan and by index.
-    fn look(&mut self, at: usize, policy: HintPolicy) {
+    fn look(&mut self, at: usize, policy: HintPolicy, cache: usize) {
         let actor = &mut self.actors[at];
         let snapshot = actor.tx.snapshot();
-        let mut cx = ReadCx::new(&self.db.e, &actor.tx.tx, snapshot, &actor.tx.state);
+        let mut cx = ReadCx::new(&self.db.e, &actor.tx.tx, snapshot, &self.states[cache]);
         cx.policy = policy;
         let found = scan_all(self.db, &cx);
-        assert_eq!(as_rows(&found), actor.now.view, "policy {policy:?}");
+        let how = (policy, StatusCacheKind::ALL[cache]);
+        assert_eq!(as_rows(&found), actor.now.view, "{how:?}");
+        let counted: usize = (0..self.db.blocks())
+            .map(|block| count_page(&self.db.e, &cx, &self.db.h, block).expect("count"))
+            .sum();
+        assert_eq!(counted, found.len(), "{how:?}");
         let mut by_index = Vec::new();
         let mut buf = TupleBuf::new();
         for (key, root) in &self.index {
@@ -310,10 +319,9 @@ impl<'d> World<'d> {
                 self.db.e.checkpoint(crate::engine::CheckpointKind::Immediate).expect("checkpoint");
             }
             _ => {
-                let all =
-                    [HintPolicy::Off, HintPolicy::Flushed, HintPolicy::PageLsn, HintPolicy::Frame];
-                let policy = all[self.rng.below(4)];
-                self.look(at, policy);
+                let policy = HintPolicy::ALL[self.rng.below(HintPolicy::ALL.len())];
+                let cache = self.rng.below(StatusCacheKind::ALL.len());
+                self.look(at, policy, cache);
             }
         }
     }
@@ -348,15 +356,16 @@ fn small_host(seed: u64) -> testing::Sim {
 fn history(seed: u64) {
     let sim = small_host(seed);
     let db = Db::on(sim.open());
-    let policy = [HintPolicy::Frame, HintPolicy::Off, HintPolicy::Flushed][seed as usize % 3];
-    db.e.heap.set_hint_policy(policy);
+    db.e.heap.set_hint_policy(HintPolicy::ALL[seed as usize % HintPolicy::ALL.len()]);
     let mut world = World::new(&db, seed);
     for _ in 0..6 {
         world.run(60);
         db.check();
         for at in 0..world.actors.len() {
-            for policy in [HintPolicy::Off, HintPolicy::Frame] {
-                world.look(at, policy);
+            for policy in HintPolicy::ALL {
+                for cache in 0..StatusCacheKind::ALL.len() {
+                    world.look(at, policy, cache);
+                }
             }
         }
     }

@@ -1,0 +1,341 @@
+//! Which tuples of a page a snapshot sees: one call decides all of them, level by level.
+//!
+//! ```text
+//!   page as a whole     ALL_VISIBLE flag | frame summary | sole inserter      one look: all, or none
+//!        | not known
+//!   hints               every tuple by the bits on the page and in the frame  one pass, no look-up
+//!        | some left open
+//!   status              the open ones: session cache, window, commit log      a look-up per new xid
+//!        |
+//!   what was learned    all visible for good -> frame summary; else hints, as the policy says
+//! ```
+//!
+//! A *sole inserter* is what a frame knows from the writer itself: one transaction put every tuple
+//! on this page and nobody has touched them since. The first scan after a load then asks about one
+//! xid a page, touches no tuple, and leaves a summary: it costs what the tenth scan costs.
+//!
+//! Nothing here changes the page. Summaries are set under the share latch under which the page was
+//! judged (semantics 21); hints are handed to [`super::hints::keep`].
+
+use super::counters::{Level, PageCounts};
+use super::hints::{Learned, keep};
+use super::page::{self, ALL_VISIBLE, LineState, MAX_SLOTS, OFFSET_FROZEN, OFFSET_INVALID};
+use super::read::ReadCx;
+use super::tuple::TupleRef;
+use super::visibility::{
+    ALWAYS, Judge, Seen, XMAX_ABORTED, XMAX_COMMITTED, XMIN_ABORTED, XMIN_COMMITTED,
+};
+use super::write::bad_page;
+use crate::buffer::ShareGuard;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::ids::{Lsn, SlotNo, Xid};
+use crate::page::Page;
+use crate::txn::{OwnXid, Snapshot, XidStatus};
+
+const WORDS: usize = MAX_SLOTS.div_ceil(64);
+
+/// A set of slots.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Slots([u64; WORDS]);
+
+impl Slots {
+    #[inline]
+    fn add(&mut self, slot: SlotNo) {
+        let at = slot.index();
+        self.0[at / 64] |= 1 << (at % 64);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = SlotNo> + '_ {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = rest.trailing_zeros();
+                rest &= rest.wrapping_sub(1);
+                (bit < 64).then(|| SlotNo::new((at * 64) as u16 + bit as u16 + 1))
+            })
+        })
+    }
+}
+
+/// The tuples that a snapshot sees.
+#[derive(Debug)]
+pub(super) enum Visible {
+    /// Every tuple on the page.
+    All,
+    None,
+    These(Slots),
+}
+
+impl Visible {
+    /// How many tuples of `page` that is.
+    pub(super) fn count(&self, page: &Page) -> usize {
+        match self {
+            Visible::All => tuple_count(page),
+            Visible::None => 0,
+            Visible::These(slots) => slots.len(),
+        }
+    }
+}
+
+/// Tuples on a page, by its line pointers alone.
+#[inline]
+pub(super) fn tuple_count(page: &Page) -> usize {
+    page::lines(page).map(|(_, line)| usize::from(line.state() == LineState::Normal)).sum()
+}
+
+/// Decides a latched page. `take` gets it with the answer, still latched; what was learned is kept
+/// afterwards.
+pub(super) fn decide<T>(
+    e: &Engine,
+    cx: &ReadCx<'_>,
+    page: ShareGuard<'_>,
+    take: impl FnOnce(&Page, &Visible) -> T,
+) -> Result<T> {
+    let judge = cx.judge(e);
+    if let Some((visible, level)) = whole(&judge, &cx.snapshot, &page) {
+        if let Some(counters) = cx.state.counters() {
+            counters.tuples(level, tuple_count(&page) as u64);
+        }
+        return Ok(take(&page, &visible));
+    }
+    let mut pass = Pass::new(&judge, &cx.snapshot, &page);
+    let changes = page.frame().change_counter();
+    pass.by_hints(&page)?;
+    pass.by_status(&page);
+    if let Some(counters) = cx.state.counters() {
+        counters.page(&pass.counts);
+    }
+    let summarised = judge.policy.uses_frames()
+        && pass.summary.is_valid()
+        && page.frame().set_summary(pass.summary, changes);
+    let learned = std::mem::take(&mut pass.learned);
+    let answer = take(&page, &Visible::These(pass.visible));
+    if !summarised && !learned.is_empty() {
+        keep(e, judge.policy, page, changes, &learned, cx.state.counters())?;
+    }
+    Ok(answer)
+}
+
+/// What is known of the page as a whole, and which level knew.
+#[inline]
+pub(super) fn whole(
+    judge: &Judge<'_>,
+    snapshot: &Snapshot,
+    page: &ShareGuard<'_>,
+) -> Option<(Visible, Level)> {
+    if judge.policy.uses_hints() && page.flags() & ALL_VISIBLE != 0 {
+        return Some((Visible::All, Level::Summary));
+    }
+    if !judge.policy.uses_frames() {
+        return None;
+    }
+    let summary = page.frame().summary();
+    if summary.is_valid() && summary <= snapshot.s {
+        return Some((Visible::All, Level::Summary));
+    }
+    let inserter = page.frame().sole_inserter();
+    inserter.is_valid().then(|| by_inserter(judge, snapshot, page, inserter)).flatten()
+}
+
+/// As [`whole`], for a single tuple: seen or not, and which level knew.
+#[inline]
+pub(super) fn whole_for_one(
+    judge: &Judge<'_>,
+    snapshot: &Snapshot,
+    page: &ShareGuard<'_>,
+) -> Option<(bool, Level)> {
+    whole(judge, snapshot, page).map(|(visible, level)| (matches!(visible, Visible::All), level))
+}
+
+/// The answer for a page all of whose tuples are one transaction's.
+fn by_inserter(
+    judge: &Judge<'_>,
+    snapshot: &Snapshot,
+    page: &ShareGuard<'_>,
+    inserter: Xid,
+) -> Option<(Visible, Level)> {
+    if judge.tx.is_own(inserter) != OwnXid::NotOwn {
+        return None;
+    }
+    let changes = page.frame().change_counter();
+    let (fate, level) = judge.fate(inserter, snapshot.floor);
+    let visible = match fate {
+        XidStatus::InProgress | XidStatus::Aborted => Visible::None,
+        XidStatus::Committed(stamp) if !snapshot.covers(stamp) => Visible::None,
+        XidStatus::Committed(stamp) => {
+            let since = judge.since(stamp);
+            if since.is_valid() {
+                page.frame().set_summary(since, changes);
+            }
+            Visible::All
+        }
+    };
+    Some((visible, level))
+}
+
+/// One page being judged.
+struct Pass<'a> {
+    judge: &'a Judge<'a>,
+    snapshot: &'a Snapshot,
+    base: u64,
+    lsn: Lsn,
+    visible: Slots,
+    /// Tuples that hints did not decide.
+    open: [u16; MAX_SLOTS],
+    open_count: usize,
+    learned: Vec<Learned>,
+    counts: PageCounts,
+    /// Every snapshot from here on sees every tuple; invalid: some tuple is not of that kind.
+    summary: Lsn,
+}
+
+/// What hints say about a tuple.
+enum ByHint {
+    Seen(Level),
+    Unseen(Level),
+    Open,
+}
+
+impl<'a> Pass<'a> {
+    fn new(judge: &'a Judge<'a>, snapshot: &'a Snapshot, page: &Page) -> Self {
+        Pass {
+            judge,
+            snapshot,
+            base: page.base(),
+            lsn: page.lsn(),
+            visible: Slots::default(),
+            open: [0; MAX_SLOTS],
+            open_count: 0,
+            learned: Vec::new(),
+            counts: PageCounts::default(),
+            summary: ALWAYS,
+        }
+    }
+
+    /// First pass: every tuple by the bits at hand.
+    fn by_hints(&mut self, page: &ShareGuard<'_>) -> Result<()> {
+        let frame = page.frame();
+        let twins = self.judge.policy.uses_frames();
+        for (slot, line) in page::lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
+            let t = page::tuple_at(page, line)
+                .ok_or(page::bad("tuple exceeds the page", slot))
+                .map_err(bad_page(page.id()))?;
+            let volatile = if twins { frame.hint(slot) } else { 0 };
+            match self.hinted(&t, volatile) {
+                ByHint::Seen(level) => {
+                    self.counts.add(level);
+                    self.visible.add(slot);
+                    self.raise(self.snapshot.s);
+                }
+                ByHint::Unseen(level) => {
+                    self.counts.add(level);
+                    self.summary = Lsn::INVALID;
+                }
+                ByHint::Open => {
+                    self.open[self.open_count] = slot.raw();
+                    self.open_count += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn hinted(&self, t: &TupleRef<'_>, volatile: u8) -> ByHint {
+        let hints = self.judge.hints(t, volatile);
+        let level = |bits| Judge::hint_level(t, bits);
+        let below_floor = |offset| page::xid_at(self.base, offset) < self.snapshot.floor;
+        let born = match t.xmin_offset() {
+            OFFSET_FROZEN => Level::TupleHint,
+            OFFSET_INVALID => return ByHint::Unseen(Level::Own),
+            _ if hints & XMIN_ABORTED != 0 => return ByHint::Unseen(level(XMIN_ABORTED)),
+            offset if hints & XMIN_COMMITTED != 0 && below_floor(offset) => level(XMIN_COMMITTED),
+            _ => return ByHint::Open,
+        };
+        match t.xmax_offset() {
+            OFFSET_INVALID => ByHint::Seen(born),
+            _ if t.is_lock_only() || hints & XMAX_ABORTED != 0 => ByHint::Seen(born),
+            offset if hints & XMAX_COMMITTED != 0 && below_floor(offset) => {
+                ByHint::Unseen(born.max(level(XMAX_COMMITTED)))
+            }
+            _ => ByHint::Open,
+        }
+    }
+
+    /// Second pass: the rest, by what became of their transactions. Tuples that one transaction
+    /// inserted side by side are judged together.
+    fn by_status(&mut self, page: &ShareGuard<'_>) {
+        let frame = page.frame();
+        let memo = self.judge.state.cache.is_on();
+        let twins = self.judge.policy.uses_frames();
+        let mut last: Option<(u32, Seen)> = None;
+        for at in 0..self.open_count {
+            let slot = SlotNo::new(self.open[at]);
+            let Some(t) = page::line(page, slot).and_then(|l| page::tuple_at(page, l)) else {
+                continue;
+            };
+            let plain = t.xmax_offset() == OFFSET_INVALID;
+            let seen = match last {
+                Some((xmin, seen)) if plain && xmin == t.xmin_offset() => seen,
+                _ => {
+                    let volatile = if twins { frame.hint(slot) } else { 0 };
+                    self.judge.mvcc(self.snapshot, &t, self.base, volatile, self.lsn)
+                }
+            };
+            // One's own are judged by command ids, each by its own.
+            let alike = memo && plain && seen.level != Level::Own;
+            last = alike.then(|| {
+                let level = seen.level.min(Level::SessionCache);
+                (t.xmin_offset(), Seen { level, ..seen })
+            });
+            self.settle(slot, seen);
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, slot: SlotNo, seen: Seen) {
+        self.counts.add(seen.level);
+        if seen.learned != 0 {
+            if self.learned.is_empty() {
+                self.learned.reserve(self.open_count);
+            }
+            self.learned.push((slot, seen.learned));
+        }
+        if seen.visible {
+            self.visible.add(slot);
+            self.raise(seen.since);
+        } else {
+            self.summary = Lsn::INVALID;
+        }
+    }
+
+    /// Another tuple is visible from `since` on; invalid: not for everybody after.
+    #[inline]
+    fn raise(&mut self, since: Lsn) {
+        self.summary = match since.is_valid() && self.summary.is_valid() {
+            true => self.summary.max(since),
+            false => Lsn::INVALID,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_slots_lists_what_was_added() {
+        let mut slots = Slots::default();
+        let all = [1u16, 2, 63, 64, 65, 128, 129, 200, MAX_SLOTS as u16];
+        all.iter().for_each(|n| slots.add(SlotNo::new(*n)));
+        assert_eq!(slots.iter().map(SlotNo::raw).collect::<Vec<_>>(), all);
+        assert_eq!(slots.len(), all.len());
+        assert_eq!(Slots::default().iter().count(), 0);
+    }
+}
