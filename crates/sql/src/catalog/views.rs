@@ -70,6 +70,11 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
     ("pg_catalog", "pg_settings", "select * from pg_catalog.pg_show_all_settings()"),
     ("pg_catalog", "pg_stat_activity", "select * from pg_catalog.pg_stat_get_activity(null::int4)"),
     ("pg_catalog", "pg_locks", "select * from pg_catalog.pg_lock_status()"),
+    (
+        "pg_catalog",
+        "inkling_stat_visibility",
+        "select * from pg_catalog.inkling_stat_get_visibility()",
+    ),
     ("pg_catalog", "pg_stat_wal", "select * from pg_catalog.pg_stat_get_wal()"),
     ("pg_catalog", "pg_timezone_names", "select * from pg_catalog.pg_timezone_names()"),
     (

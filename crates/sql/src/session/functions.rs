@@ -131,7 +131,10 @@ fn interrupt(around: &Around, args: &[Datum], reason: CancelReason) -> Datum {
 }
 
 /// Answers a set-returning function.
-pub(super) fn call_set(around: &Around, name: &str, _args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+pub(super) fn call_set(around: &Around, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+    if let Some(answer) = super::inspect::call_set(around, name, args)? {
+        return Ok(answer);
+    }
     match name {
         "pg_show_all_settings" => Ok(all_settings(around)),
         "pg_stat_get_activity" => Ok(activity(around)),
@@ -284,8 +287,8 @@ fn wal_stats(around: &Around) -> Vec<Datum> {
         Datum::Int8(s.buffers_full as i64),
         Datum::Int8(s.writes as i64),
         Datum::Int8(s.syncs as i64),
-        Datum::Float8(0.0),
-        Datum::Float8(0.0),
+        Datum::Float8(s.write_micros as f64 / 1000.0),
+        Datum::Float8(s.sync_micros as f64 / 1000.0),
         Datum::Timestamp(around.db.started),
     ]
 }

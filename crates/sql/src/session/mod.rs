@@ -26,6 +26,7 @@
 //! | `utility`     | statements without a plan                                            |
 //! | `copy`        | COPY, both ways                                                      |
 //! | `functions`   | the built-ins that ask the session or the catalog                    |
+//! | `inspect`     | those that show pages, maps and counters                             |
 //!
 //! See [`api`] for what a driver does with each answer.
 
@@ -35,6 +36,7 @@ mod block;
 mod copy;
 mod database;
 mod functions;
+mod inspect;
 mod portal;
 mod prepared;
 mod run;

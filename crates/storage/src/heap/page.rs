@@ -48,6 +48,8 @@ pub(super) const MASK2_AT: usize = 20;
 pub(super) const HOFF_AT: usize = 22;
 pub(super) const BITMAP_AT: usize = 23;
 
+// Both ids in one word: see `common_inserter`.
+const _: () = assert!(XMIN_AT == 0 && XMAX_AT == 4);
 const _: () = assert!(XMAX_AT == XMIN_AT + 4 && CID_AT == XMAX_AT + 4);
 const _: () = assert!(NEXT_BLOCK_AT == CID_AT + 4 && NEXT_SLOT_AT == NEXT_BLOCK_AT + 4);
 const _: () = assert!(MASK_AT == NEXT_SLOT_AT + 2 && MASK2_AT == MASK_AT + 2);
@@ -276,6 +278,22 @@ pub(super) fn tuple_at(page: &Page, line: Line) -> Option<TupleRef<'_>> {
         return None;
     }
     TupleRef::new(page.bytes().get(from..from + usize::from(line.len()))?)
+}
+
+/// The inserter of every tuple, as an offset, if they all have the same one and none has an xmax.
+#[inline]
+pub(super) fn common_inserter(page: &Page) -> Option<u32> {
+    const ENDS: usize = XMAX_AT + 4;
+    let mut common = None;
+    for (_, line) in lines(page).filter(|(_, line)| line.state() == LineState::Normal) {
+        let head = page.bytes().get(usize::from(line.offset())..)?.first_chunk::<ENDS>()?;
+        let both = u64::from_le_bytes(*head);
+        if *common.get_or_insert(both) != both {
+            return None;
+        }
+    }
+    let both = common?;
+    (both >> 32 == u64::from(OFFSET_INVALID)).then_some(both as u32)
 }
 
 /// Like [`tuple`], for a slot that must hold one.

@@ -3,6 +3,8 @@
 //! ```text
 //!   page as a whole     ALL_VISIBLE flag | frame summary | sole inserter      one look: all, or none
 //!        | not known
+//!   alike               every tuple has the same inserter and no xmax         one pass, one look-up
+//!        | not so
 //!   hints               every tuple by the bits on the page and in the frame  one pass, no look-up
 //!        | some left open
 //!   status              the open ones: session cache, window, commit log      a look-up per new xid
@@ -98,7 +100,8 @@ pub(super) fn decide<T>(
     take: impl FnOnce(&Page, &Visible) -> T,
 ) -> Result<T> {
     let judge = cx.judge(e);
-    if let Some((visible, level)) = whole(&judge, &cx.snapshot, &page) {
+    let whole = whole(&judge, &cx.snapshot, &page);
+    if let Some((visible, level)) = whole.or_else(|| alike(&judge, &cx.snapshot, &page)) {
         if let Some(counters) = cx.state.counters() {
             counters.tuples(level, tuple_count(&page) as u64);
         }
@@ -140,7 +143,7 @@ pub(super) fn whole(
         return Some((Visible::All, Level::Summary));
     }
     let inserter = page.frame().sole_inserter();
-    inserter.is_valid().then(|| by_inserter(judge, snapshot, page, inserter)).flatten()
+    if inserter.is_valid() { by_inserter(judge, snapshot, page, inserter) } else { None }
 }
 
 /// As [`whole`], for a single tuple: seen or not, and which level knew.
@@ -177,6 +180,26 @@ fn by_inserter(
         }
     };
     Some((visible, level))
+}
+
+/// The same for a page that turns out to be one transaction's: it came from disk, or others worked
+/// on it and took their work back. A look at each tuple's ids, and one question.
+fn alike(
+    judge: &Judge<'_>,
+    snapshot: &Snapshot,
+    page: &ShareGuard<'_>,
+) -> Option<(Visible, Level)> {
+    if !judge.policy.uses_frames() {
+        return None;
+    }
+    match page::common_inserter(page)? {
+        OFFSET_INVALID => None,
+        OFFSET_FROZEN => {
+            page.frame().set_summary(ALWAYS, page.frame().change_counter());
+            Some((Visible::All, Level::TupleHint))
+        }
+        offset => by_inserter(judge, snapshot, page, page::xid_at(page.base(), offset)),
+    }
 }
 
 /// One page being judged.

@@ -9,6 +9,7 @@
 //!   SQL <──TupleRef── PageScan  (one page: scan_page)   a private copy of the whole page
 //! ```
 
+use super::RowLock;
 use super::page::{self, LineState, TUPLE_HEADER};
 use crate::ids::{BlockNo, CommandId, RowId, SlotNo, Xid};
 use crate::page::Page;
@@ -173,6 +174,11 @@ impl<'a> TupleRef<'a> {
     #[inline]
     pub fn is_hot_updated(&self) -> bool {
         self.mask() & page::HOT_UPDATED != 0
+    }
+
+    /// How strong the lock is, or what the change in xmax locks.
+    pub fn lock_strength(&self) -> RowLock {
+        super::visibility::held_strength(self)
     }
 
     /// xmax is a row lock, not a deletion.

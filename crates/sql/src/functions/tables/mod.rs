@@ -13,6 +13,7 @@ pub(super) mod casts;
 pub(super) mod compare;
 pub(super) mod datetime;
 pub(super) mod float;
+pub(super) mod inspect;
 pub(super) mod int;
 pub(super) mod io;
 pub(super) mod misc;
@@ -30,6 +31,7 @@ pub(super) static ALL: &[&[Builtin]] = &[
     compare::COMPARE,
     datetime::DATETIME,
     float::FLOAT,
+    inspect::INSPECT,
     int::INT,
     io::IO,
     misc::MISC,
