@@ -1,15 +1,15 @@
 //! Which tuples of a page a snapshot sees: one call decides all of them, level by level.
 //!
 //! ```text
-//!   page as a whole     ALL_VISIBLE flag | frame summary | sole inserter      one look: all, or none
+//!   as a whole   ALL_VISIBLE flag | frame summary | sole inserter     one look: all, or none
 //!        | not known
-//!   alike               every tuple has the same inserter and no xmax         one pass, one look-up
+//!   alike        every tuple has the same inserter and no xmax        one pass, one look-up
 //!        | not so
-//!   hints               every tuple by the bits on the page and in the frame  one pass, no look-up
+//!   hints        each tuple by the bits on the page and in the frame  one pass, no look-up
 //!        | some left open
-//!   status              the open ones: session cache, window, commit log      a look-up per new xid
+//!   status       the open ones: session cache, window, commit log     a look-up per new xid
 //!        |
-//!   what was learned    all visible for good -> frame summary; else hints, as the policy says
+//!   kept         all visible for good -> frame summary; else hints, as the policy says
 //! ```
 //!
 //! A *sole inserter* is what a frame knows from the writer itself: one transaction put every tuple

@@ -1,6 +1,7 @@
 //! Tests of the heap, from the bytes of a page to whole tables.
 
 mod basics;
+mod durable_hints;
 mod model;
 mod pages;
 mod threads;

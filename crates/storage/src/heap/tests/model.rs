@@ -48,7 +48,7 @@ struct Actor<'d> {
     saved: Vec<Work>,
 }
 
-struct World<'d> {
+pub struct World<'d> {
     db: &'d Db,
     rng: Rng,
     actors: Vec<Actor<'d>>,
@@ -63,6 +63,8 @@ struct World<'d> {
     history: Vec<(Lsn, Rows)>,
     /// One session memory of each kind, shared by all who look: fates are nobody's secret.
     states: [VisState; StatusCacheKind::ALL.len()],
+    /// The policies that those who look choose from.
+    policies: Vec<HintPolicy>,
 }
 
 /// A row's data: its key, then padding of a length that varies.
@@ -90,7 +92,7 @@ enum Expect {
 }
 
 impl<'d> World<'d> {
-    fn new(db: &'d Db, seed: u64) -> Self {
+    pub fn new(db: &'d Db, seed: u64) -> Self {
         World {
             db,
             rng: Rng::new(seed),
@@ -102,6 +104,7 @@ impl<'d> World<'d> {
             index: BTreeSet::new(),
             history: vec![(Lsn::INVALID, Rows::new())],
             states: StatusCacheKind::ALL.map(|kind| VisState::new(&db.e).with_cache(kind)),
+            policies: HintPolicy::ALL.to_vec(),
         }
     }
 
@@ -319,9 +322,27 @@ impl<'d> World<'d> {
                 self.db.e.checkpoint(crate::engine::CheckpointKind::Immediate).expect("checkpoint");
             }
             _ => {
-                let policy = HintPolicy::ALL[self.rng.below(HintPolicy::ALL.len())];
+                let policy = self.policies[self.rng.below(self.policies.len())];
                 let cache = self.rng.below(StatusCacheKind::ALL.len());
                 self.look(at, policy, cache);
+            }
+        }
+    }
+
+    /// Steps that all look under one policy, with pages written in between.
+    pub fn run_with(&mut self, policy: HintPolicy, steps: usize) {
+        self.policies = vec![policy];
+        for _ in 0..steps {
+            self.step();
+            let at = self.rng.below(self.actors.len().max(1));
+            if self.rng.below(3) == 0 && at < self.actors.len() {
+                self.look(at, policy, StatusCacheKind::default() as usize);
+            }
+            match self.rng.below(12) {
+                0 => self.db.e.wal.flush(self.db.e.wal.inserted()).expect("flush"),
+                1..=2 => self.db.e.pool.flush_rel(self.db.h.rel).expect("write back"),
+                3 => self.db.e.background_round().expect("round"),
+                _ => {}
             }
         }
     }

@@ -177,6 +177,9 @@ impl VfsFile for SimFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let at = index(offset)?;
+        if let Some(watcher) = self.disk.0.watcher.get() {
+            watcher(&self.path, offset, buf);
+        }
         let checked = self.check(Op::Write, offset + buf.len() as u64);
         if let Err(error) = checked {
             if !self.disk.is_off() {

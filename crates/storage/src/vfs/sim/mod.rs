@@ -54,7 +54,7 @@ use file::{Inode, SimFile};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The unit that a power failure does not split.
 pub const SECTOR: u64 = 512;
@@ -66,7 +66,11 @@ pub struct SimDisk(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     random: SeededRandom,
+    watcher: OnceLock<Box<Watcher>>,
 }
+
+/// Gets path, position and bytes of every write, before it is done.
+pub type Watcher = dyn Fn(&str, u64, &[u8]) + Send + Sync;
 
 /// File names to files.
 type Names = BTreeMap<String, Arc<Inode>>;
@@ -173,7 +177,8 @@ impl SimDisk {
     }
 
     fn with_state(state: State, seed: u64) -> Self {
-        let shared = Shared { state: Mutex::new(state), random: SeededRandom::new(seed) };
+        let random = SeededRandom::new(seed);
+        let shared = Shared { state: Mutex::new(state), random, watcher: OnceLock::new() };
         SimDisk(Arc::new(shared))
     }
 
@@ -182,6 +187,12 @@ impl SimDisk {
     pub fn crash(&self, seed: u64) -> SimDisk {
         let state = crash::survivors(&self.0.state.lock(), seed);
         Self::with_state(state, seed)
+    }
+
+    /// Has `watcher` look at every write from now on. It may crash the disk to see what would be
+    /// left if power failed just then. One watcher a disk; crashed copies have none.
+    pub fn watch_writes(&self, watcher: Box<Watcher>) {
+        assert!(self.0.watcher.set(watcher).is_ok(), "the disk is watched already");
     }
 
     /// Plans a failure.
