@@ -26,7 +26,8 @@
 //! Pages of relations that are not logged take part like others, except that they are not in the
 //! record; their LSN is a stand-in that only tells one version from the next.
 
-use super::frames::{DIRTY, FrameExtras, JUST_DIRTIED, UNLOGGED};
+use super::extras::FrameExtras;
+use super::frames::{DIRTY, JUST_DIRTIED, UNLOGGED};
 use super::guards::ExclusiveGuard;
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, SlotNo, Xid};

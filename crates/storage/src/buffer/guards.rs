@@ -18,7 +18,8 @@
 //! None of them gives `&mut Page`: pages change only through
 //! [`CriticalSection`](super::CriticalSection).
 
-use super::frames::{ExclusivePage, FrameExtras, SharedPage};
+use super::extras::FrameExtras;
+use super::frames::{ExclusivePage, SharedPage};
 use super::pool::BufferPool;
 use crate::ids::PageId;
 use crate::page::Page;

@@ -9,6 +9,7 @@
 //! ```
 
 mod change;
+mod extras;
 mod frames;
 mod growth;
 mod guards;
@@ -20,7 +21,7 @@ mod writeback;
 
 pub(crate) use change::replay_page;
 pub use change::{ChangeLog, CriticalSection, OpError, PageOp, set_bits_unlogged};
-pub use frames::FrameExtras;
+pub use extras::FrameExtras;
 pub(crate) use growth::copy_file;
 pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};
 pub use pool::{BufferPool, FRAMES_MIN, LogFlush, PoolOptions, WriteBackHook};
