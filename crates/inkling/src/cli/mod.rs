@@ -2,6 +2,7 @@
 
 mod check;
 mod config;
+mod lab;
 mod serve;
 mod waldump;
 
@@ -29,6 +30,8 @@ enum Command {
     Check(Directory),
     /// Print the write-ahead log, one line a record.
     Waldump(waldump::WaldumpArgs),
+    /// Run one of the project's experiments, beside PostgreSQL if it is given; or list them.
+    Lab(lab::LabArgs),
 }
 
 #[derive(Args)]
@@ -46,6 +49,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::serve(&args),
         Command::Check(directory) => check::check(&directory.data),
         Command::Waldump(args) => waldump::waldump(&args),
+        Command::Lab(args) => lab::lab(&args),
     };
     match outcome {
         Ok(code) => code,

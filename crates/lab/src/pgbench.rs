@@ -1,0 +1,194 @@
+//! pgbench: finding it, loading its tables, running it, and reading what it says.
+//!
+//! ```text
+//! latency average = 4.812 ms
+//! number of failed transactions: 0 (0.000%)
+//! tps = 6644.123456 (without initial connection time)
+//! ```
+
+use crate::LabError;
+use crate::process::Process;
+use crate::server::Server;
+use crate::workplace::Workplace;
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const HINT: &str = "it comes with PostgreSQL (on Debian, postgresql-contrib or postgresql); \
+                    put it on the path";
+/// Where Debian keeps it, off the path.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+/// The program.
+#[derive(Clone, Debug)]
+pub struct Pgbench {
+    program: PathBuf,
+}
+
+/// A measured run of the built-in script.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    pub clients: usize,
+    pub seconds: u64,
+    pub synchronous_commit: &'static str,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    pub tps: f64,
+    pub latency_ms: f64,
+    pub transactions: u64,
+    pub failed: u64,
+}
+
+impl Pgbench {
+    /// Beside PostgreSQL's programs if they are given, on the path, or where Debian keeps it.
+    pub fn find(postgres: Option<&Path>) -> Result<Pgbench, LabError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut debian: Vec<PathBuf> = fs::read_dir(DEBIAN)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|version| version.path().join("bin"))
+            .collect();
+        debian.sort();
+        let places = postgres.map(Path::to_owned).into_iter();
+        let places = places.chain(std::env::split_paths(&path)).chain(debian.into_iter().rev());
+        places
+            .map(|dir| dir.join("pgbench"))
+            .find(|program| program.is_file())
+            .map(|program| Pgbench { program })
+            .ok_or(LabError::ProgramMissing { program: "pgbench".to_owned(), hint: HINT })
+    }
+
+    /// `pgbench (PostgreSQL) 15.8`.
+    pub fn version(&self) -> Result<String, LabError> {
+        let mut command = Command::new(&self.program);
+        let out = command.arg("--version").output().map_err(|source| LabError::Io {
+            what: format!("run \"{}\"", self.program.display()),
+            source,
+        })?;
+        Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+    }
+
+    /// Makes and fills the tables.
+    pub fn load(
+        &self,
+        work: &Workplace,
+        server: &Server,
+        scale: u64,
+        unlogged: bool,
+    ) -> Result<(), LabError> {
+        let mut command = self.command(server);
+        command.args(["-i", "-q", "-s", &scale.to_string()]);
+        if unlogged {
+            command.arg("--unlogged-tables");
+        }
+        run(work, command).map(drop)
+    }
+
+    /// The TPC-B-like script with prepared statements.
+    pub fn tpcb(
+        &self,
+        work: &Workplace,
+        server: &Server,
+        load: Workload,
+    ) -> Result<Outcome, LabError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut command = self.command(server);
+        command.args(["-n", "-M", "prepared", "-c", &load.clients.to_string()]);
+        command.args(["-j", &cores.min(load.clients).to_string()]);
+        command.args(["-T", &load.seconds.to_string()]);
+        command.env("PGOPTIONS", format!("-c synchronous_commit={}", load.synchronous_commit));
+        parse(&run(work, command)?)
+    }
+
+    fn command(&self, server: &Server) -> Command {
+        let mut command = Command::new(&self.program);
+        let inherited = std::env::vars_os().map(|(name, _)| name);
+        for name in inherited.filter(|n| n.to_string_lossy().starts_with("PG")) {
+            command.env_remove(name);
+        }
+        command.env("PGHOST", "127.0.0.1").env("PGPORT", server.port().to_string());
+        command.env("PGUSER", "postgres").env("PGDATABASE", "postgres").env("LC_ALL", "C");
+        command
+    }
+}
+
+/// Runs to the end; what it said on standard output.
+fn run(work: &Workplace, mut command: Command) -> Result<String, LabError> {
+    let place = work.place()?;
+    let (out, err) = (place.path().join("out"), place.path().join("err"));
+    command.stdin(Stdio::null());
+    command.stdout(File::create(&out).map_err(LabError::io("create", &out))?);
+    command.stderr(File::create(&err).map_err(LabError::io("create", &err))?);
+    let mut process = Process::spawn(&mut command, Signal::TERM, HINT)?;
+    let status = process.wait().map_err(LabError::io("watch the writer of", &out))?;
+    crate::process::check_interrupted()?;
+    let said = fs::read_to_string(&out).map_err(LabError::io("read", &out))?;
+    if status.success() {
+        return Ok(said);
+    }
+    let errors = fs::read_to_string(&err).map_err(LabError::io("read", &err))?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    Err(LabError::Program { program, status: status.to_string(), said: said + &errors })
+}
+
+/// Reads pgbench's summary.
+pub fn parse(said: &str) -> Result<Outcome, LabError> {
+    let missing = |what| LabError::PgbenchOutput { what, said: said.to_owned() };
+    let after = |prefix: &str| said.lines().find_map(|line| line.strip_prefix(prefix));
+    let word = |text: &str| {
+        let end = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].to_owned()
+    };
+    let real = |prefix: &str| after(prefix).and_then(|t| word(t).parse::<f64>().ok());
+    let whole = |prefix: &str| after(prefix).and_then(|t| word(t).parse::<u64>().ok());
+    Ok(Outcome {
+        tps: real("tps = ").ok_or_else(|| missing("its tps"))?,
+        latency_ms: real("latency average = ").ok_or_else(|| missing("its latency"))?,
+        transactions: whole("number of transactions actually processed: ")
+            .ok_or_else(|| missing("the number of transactions"))?,
+        // Before version 15 a failure ended the client, and the run failed.
+        failed: whole("number of failed transactions: ").unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "pgbench (18.1)\ntransaction type: <builtin: TPC-B (sort of)>\n\
+        scaling factor: 50\nquery mode: prepared\nnumber of clients: 32\n\
+        number of threads: 2\nmaximum number of tries: 1\nduration: 15 s\n\
+        number of transactions actually processed: 99670\n\
+        number of failed transactions: 3 (0.003%)\nlatency average = 4.812 ms\n\
+        initial connection time = 41.5 ms\n\
+        tps = 6644.123456 (without initial connection time)\n";
+
+    #[test]
+    fn the_summary_is_read() {
+        let expected =
+            Outcome { tps: 6644.123456, latency_ms: 4.812, transactions: 99_670, failed: 3 };
+        assert_eq!(parse(SAID).unwrap(), expected);
+    }
+
+    #[test]
+    fn other_forms_of_the_summary() {
+        let exact = SAID.replace("99670\n", "320/320\n");
+        assert_eq!(parse(&exact).unwrap().transactions, 320);
+        let old: String =
+            SAID.lines().filter(|l| !l.contains("failed")).map(|l| l.to_owned() + "\n").collect();
+        assert_eq!(parse(&old).unwrap().failed, 0);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let cut = SAID.replace("tps = 6644", "tps = oops");
+        let error = parse(&cut).unwrap_err().to_string();
+        assert!(error.starts_with("pgbench's output lacks its tps"), "{error}");
+        assert!(parse("").is_err());
+    }
+}
