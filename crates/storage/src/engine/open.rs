@@ -349,7 +349,7 @@ fn start(
         })?;
     }
     let pool = Arc::new(BufferPool::new(Arc::clone(vfs), &options.pool(data.checksums)));
-    let clog = CommitLog::open(Arc::clone(vfs))?;
+    let clog = CommitLog::open_from(Arc::clone(vfs), data.oldest_xid)?;
     let shut_down = data.state == ControlState::ShutDown;
     if !shut_down {
         let message = "database system was not properly shut down; automatic recovery in progress";
@@ -375,6 +375,10 @@ fn start(
         fsync: options.fsync,
         progress: &progress,
     })?;
+    if let Err(e) = clog.remove_old_files() {
+        let message = format!("could not remove old commit log files: {e}");
+        options.log(LogLevel::Warning, &message);
+    }
     let end = recovered.stats.to;
     let wal = Wal::open(Arc::clone(vfs), Arc::clone(&host.clock), options.wal(), end)?;
     Ok((Parts { pool, clog, wal, control }, recovered))

@@ -9,9 +9,10 @@
 
 use super::{Engine, EngineOptions, OpenOutcome};
 use crate::error::Result;
+use crate::ids::Xid;
 use crate::page::PAGE_SIZE;
 use crate::vfs::{Clock, SimClock, SimDisk, Vfs};
-use crate::wal::WalOptions;
+use crate::wal::{RecordKind, WalOptions};
 use std::sync::Arc;
 
 /// Few frames, small log files, nothing in the background, no messages.
@@ -67,6 +68,13 @@ impl Sim {
             options: self.options.clone(),
         }
     }
+}
+
+/// The next start, if this engine does not stop properly, hands out xids from `next` on: as if so
+/// many transactions had run. For what happens once in a million of them.
+pub fn restart_from_xid(engine: &Engine, next: Xid) -> Result<()> {
+    let lsn = engine.log().insert(RecordKind::NextXid, Xid::INVALID, &next.raw().to_le_bytes())?;
+    engine.wal.flush(lsn)
 }
 
 /// An engine on a simulated disk of its own, for tests that need just one.

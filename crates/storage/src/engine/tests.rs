@@ -2,6 +2,7 @@
 
 mod basics;
 mod change;
+mod clog;
 mod crash;
 mod faults;
 mod threads;

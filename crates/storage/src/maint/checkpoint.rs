@@ -8,17 +8,19 @@
 //!   4  fsync of every file written since the last checkpoint
 //!   5  checkpoint record, flushed
 //!   6  control file
-//!   7  old log files go
+//!   7  commit log files below the oldest xid go; other full, settled ones are mapped
+//!   8  old log files go
 //! ```
 //!
 //! A failure at any step leaves the previous checkpoint in force: its redo point is older, its log
 //! is still there, and nothing that was done is wrong. The next attempt starts afresh.
 
 use super::threads::Threads;
+use super::truncate::PendingCut;
 use crate::buffer::{DirtyPages, ToWrite};
 use crate::engine::{ControlData, ControlState, Engine, LogLevel, insert_checkpoint};
 use crate::error::{Result, StorageError};
-use crate::ids::{Fork, Lsn, RelId};
+use crate::ids::{Fork, Lsn, RelId, Xid};
 use crate::recovery::CheckpointData;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,6 +80,8 @@ pub(crate) struct Checkpoints {
     waiting: AtomicUsize,
     totals: Mutex<CheckpointTotals>,
     last: Mutex<Last>,
+    /// Commit log to be given up with the next one that may.
+    pub(super) cut: PendingCut,
 }
 
 /// How long a checkpoint that is ahead of its schedule rests.
@@ -90,6 +94,7 @@ impl Checkpoints {
             waiting: AtomicUsize::new(0),
             totals: Mutex::new(CheckpointTotals::default()),
             last: Mutex::new(Last { redo, record: Lsn::INVALID, started_micros: now_micros }),
+            cut: PendingCut::default(),
         }
     }
 
@@ -170,6 +175,9 @@ fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
         engine.checkpoints.last.lock().started_micros = started;
         return Ok(CheckpointStats::default());
     }
+    // Both before the redo point: what is settled or given up then is not asked for by replay.
+    let cut = engine.checkpoints.cut.take(engine);
+    let settled = engine.txns.oldest_unsettled();
     let redo = {
         let _gate = engine.redo_gate.write();
         engine.txns.with_commit_mutex(|| engine.wal.advance_redo_point())
@@ -178,7 +186,7 @@ fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
     let data = CheckpointData {
         redo,
         next_xid: engine.txns.next_xid(),
-        oldest_xid: engine.txns.clog().oldest(),
+        oldest_xid: cut.map_or(Xid::INVALID, |cut| cut.oldest).max(engine.txns.clog().oldest()),
         next_rel: engine.rel_ids.bound(),
         shutdown: kind == CheckpointKind::Shutdown,
         time_micros: engine.clock.now_unix_micros(),
@@ -200,6 +208,15 @@ fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
     engine.wal.flush(record)?;
     publish(engine, kind, &data, record)?;
     *engine.checkpoints.last.lock() = Last { redo, record, started_micros: started };
+    if let Some(cut) = cut {
+        engine.checkpoints.cut.finish(engine, cut);
+    }
+    if let Err(e) = engine.txns.clog().map_settled(settled) {
+        // They stay in memory, and are tried again with the next one.
+        engine
+            .options()
+            .log(LogLevel::Warning, &format!("could not map old commit log files: {e}"));
+    }
     if let Err(e) = engine.wal.remove_segments_before(redo) {
         // The checkpoint stands; the files go with the next one.
         engine.options().log(LogLevel::Warning, &format!("could not remove old log files: {e}"));

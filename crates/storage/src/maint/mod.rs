@@ -14,6 +14,7 @@
 mod checkpoint;
 mod cleaner;
 mod threads;
+mod truncate;
 
 pub use checkpoint::{CheckpointKind, CheckpointStats, CheckpointTotals};
 pub(crate) use checkpoint::{Checkpoints, checkpoint};

@@ -27,17 +27,40 @@
 //! log is flushed that far (semantics 23). The committer raises that position before it sets the
 //! bits; the writer copies the bits before it reads the position.
 //!
-//! Readers load one word and take no lock. Pages below the truncation point are gone; every tuple
-//! that could ask about them has been resolved (rule C4).
+//! # Where a page is
+//!
+//! ```text
+//!   pg_xact/0000   pg_xact/0001   pg_xact/0002   pg_xact/0003
+//!   truncated      mapped         mapped         pages in memory
+//!                  read-only      read-only      <── bits are set here
+//! ```
+//!
+//! A file of 32 pages that is *settled* never changes again: none of its xids runs, so nobody has
+//! a bit left to set. Once it was written and synced, a read-only mapping of it takes over and its
+//! pages serve later xids (`clog_map.rs`, rules C7 and C8). At start every full file is mapped
+//! instead of loaded; its checksums are verified once.
+//!
+//! Two things write to the past, both at start and before the first reader. *Redo* sets bits of
+//! commits after the redo point. A bit that it finds set says nothing: it may be in the kernel's
+//! memory only, of a write that was never synced, or one whose sync failed. So whatever redo
+//! touches comes back to memory, whether its bit is there or not, is dirty, and is written by the
+//! checkpoint that ends recovery. What it does not touch was synced by the checkpoint that replay
+//! starts from. *Wiping* what lies beyond the next xid (C6) brings back the file of that xid and
+//! all later ones.
+//!
+//! Readers load one word and take no lock, wherever it is. Pages below the truncation point are
+//! gone; every tuple that could ask about them has been resolved (rule C4).
 
+use super::clog_map::{FileTable, Held};
+use super::clog_stats::{Counters, SlruStats, add};
 use super::record::EndRecord;
 use super::status::{CommitStamp, XidStatus};
 use super::window::{Found, WordTable, XID_LIMIT};
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, Xid};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::vfs::Vfs;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::vfs::{FileMap, Vfs};
 use std::sync::Arc;
 
 /// Bytes in the unit that a disk writes whole.
@@ -54,6 +77,14 @@ const PAGE_WORDS: usize = SECTOR_WORDS * PAGE_SECTORS;
 const WORD_XIDS: u64 = 32;
 /// Xids in a page.
 pub(crate) const PAGE_XIDS: u64 = PAGE_WORDS as u64 * WORD_XIDS;
+
+/// Pages in a file, the unit of mapping and truncation.
+#[cfg(not(shuttle))]
+pub(crate) const FILE_PAGES: u64 = 32;
+#[cfg(shuttle)]
+pub(crate) const FILE_PAGES: u64 = 2;
+/// Xids in a file.
+pub(crate) const FILE_XIDS: u64 = FILE_PAGES * PAGE_XIDS;
 
 const _: () = assert!(SECTOR_WORDS == 63 && (cfg!(shuttle) || PAGE_XIDS == 32_256));
 
@@ -73,7 +104,7 @@ type Pages = WordTable<PAGE_WORDS, PageState>;
 /// Which pages exist.
 #[derive(Default)]
 pub(crate) struct Extent {
-    /// The first page in memory.
+    /// The first page that is not truncated.
     pub(crate) first: u64,
     /// The page after the last one.
     pub(crate) end: u64,
@@ -82,11 +113,15 @@ pub(crate) struct Extent {
 /// Two bits per xid. See the module's essay.
 pub struct CommitLog {
     pages: Pages,
+    pub(crate) files: FileTable,
     pub(crate) extent: Mutex<Extent>,
     /// Xids below have been resolved wherever they occurred.
     oldest: AtomicU64,
     /// Where the pages are kept.
     pub(crate) vfs: Option<Arc<dyn Vfs>>,
+    /// Held by whoever writes files, maps them or removes them.
+    pub(crate) filing: Mutex<()>,
+    pub(crate) counters: Counters,
 }
 
 /// Where the two bits of `xid` are: page, word in the page, shift in the word.
@@ -94,6 +129,21 @@ pub struct CommitLog {
 pub(super) fn place_in_page(xid: Xid) -> (u64, usize, u32) {
     let (page, index) = (xid.raw() / PAGE_XIDS, xid.raw() % PAGE_XIDS);
     (page, (index / WORD_XIDS) as usize, 2 * (index % WORD_XIDS) as u32)
+}
+
+/// The file that holds the bits of `xid`.
+pub(crate) fn file_of(xid: Xid) -> u64 {
+    xid.raw() / FILE_XIDS
+}
+
+/// Where a word of a page lies in its file.
+#[inline]
+fn offset_in_file(page: u64, index: usize) -> usize {
+    let (sector, word) = (index / SECTOR_WORDS, index % SECTOR_WORDS);
+    (page % FILE_PAGES) as usize * PAGE_BYTES
+        + sector * SECTOR
+        + (SECTOR - 8 * SECTOR_WORDS)
+        + 8 * word
 }
 
 /// The page that holds the bits of `xid`.
@@ -112,6 +162,9 @@ impl CommitLog {
         CommitLog {
             vfs,
             pages: WordTable::new(first),
+            files: FileTable::new(),
+            filing: Mutex::new(()),
+            counters: Counters::default(),
             extent: Mutex::new(Extent { first, end: first }),
             oldest: AtomicU64::new((first * PAGE_XIDS).max(Xid::FIRST_NORMAL.raw())),
         }
@@ -126,13 +179,19 @@ impl CommitLog {
         if xid.raw() >= XID_LIMIT {
             return Err(StorageError::Limit { what: "transaction ids are used up".to_owned() });
         }
+        self.grow_to(page);
+        Ok(())
+    }
+
+    /// Makes all pages up to `page`.
+    pub(crate) fn grow_to(&self, page: u64) {
         let mut extent = self.extent.lock();
         while extent.end <= page {
             // Dirty, so that it is written even if nothing ends here: files have no holes.
             self.create_page(extent.end, true);
+            add(&self.counters.zeroed, 1);
             extent.end += 1;
         }
-        Ok(())
     }
 
     fn create_page(&self, page: u64, dirty: bool) {
@@ -144,8 +203,8 @@ impl CommitLog {
     }
 
     /// Puts a page read from disk in place. Only at start.
-    pub(crate) fn install(&self, page: u64, words: &[u64]) {
-        self.create_page(page, false);
+    pub(crate) fn install(&self, page: u64, words: &[u64], dirty: bool) {
+        self.create_page(page, dirty);
         let Found::Here(chunk) = self.pages.chunk(page) else {
             unreachable!("the page was just made")
         };
@@ -189,8 +248,9 @@ impl CommitLog {
         if !xid.is_normal() {
             return XidStatus::Committed(CommitStamp::SETTLED);
         }
+        self.counters.hit();
         let (page, index, shift) = place_in_page(xid);
-        match self.pages.load(page, index) {
+        match self.load(page, index) {
             Found::Here(word) if (word >> shift) & COMMITTED != 0 => {
                 XidStatus::Committed(CommitStamp::SETTLED)
             }
@@ -200,43 +260,73 @@ impl CommitLog {
         }
     }
 
-    /// Copies a page's bits as they are now. False when there is no such page (any more).
+    /// Copies a page's bits as they are now. False, and nothing is copied, when there is no such
+    /// page (any more).
     pub(super) fn copy_page(&self, page: u64, out: &mut PageWords) -> bool {
-        for (index, word) in out.iter_mut().enumerate() {
-            match self.pages.load(page, index) {
+        let mut words = NO_WORDS;
+        for (index, word) in words.iter_mut().enumerate() {
+            match self.load(page, index) {
                 Found::Here(bits) => *word = bits,
                 Found::Dropped | Found::Absent => return false,
             }
         }
+        *out = words;
         true
+    }
+
+    /// One word, wherever it is; `Dropped` when it is truncated. The protocol is explained in
+    /// `clog_map.rs`.
+    #[inline]
+    pub(crate) fn load(&self, page: u64, index: usize) -> Found<u64> {
+        let file = page / FILE_PAGES;
+        let mut gone_from_memory = false;
+        loop {
+            let slot = self.files.slot(file);
+            match slot.map_or(Held::Memory, |slot| slot.held()) {
+                Held::Mapped(map, time) => {
+                    let word = map.word(offset_in_file(page, index));
+                    if slot.is_some_and(|slot| slot.still(time)) {
+                        return Found::Here(word);
+                    }
+                }
+                Held::Truncated => return Found::Dropped,
+                // Looked at twice: below the first page that ever was here.
+                Held::Memory if gone_from_memory => return Found::Dropped,
+                Held::Memory => match self.pages.load(page, index) {
+                    Found::Dropped => {
+                        // Makes the next look at the state see what the page's removal followed.
+                        fence(Ordering::Acquire);
+                        gone_from_memory = true;
+                    }
+                    found => return found,
+                },
+            }
+        }
     }
 
     /// Replays a Commit record that ends at `at`.
     pub fn redo_commit(&self, top: Xid, record: &EndRecord, at: Lsn) -> Result<()> {
-        let last = record.children.last().copied().unwrap_or(top);
-        self.ensure(last)?;
-        for &xid in record.children.iter().chain([&top]) {
-            if !self.is_truncated(xid) {
-                self.set_committed(xid, at);
-            }
-        }
-        Ok(())
+        self.redo(top, record, |xid| self.set_committed(xid, at))
     }
 
     /// Replays an Abort record.
     pub fn redo_abort(&self, top: Xid, record: &EndRecord) -> Result<()> {
+        self.redo(top, record, |xid| self.set_aborted(xid))
+    }
+
+    /// Ends `top` and its children in memory, where their pages are brought if need be: a bit that
+    /// is in a mapping already need not be on the disk, see the module's essay.
+    fn redo(&self, top: Xid, record: &EndRecord, end: impl Fn(Xid)) -> Result<()> {
         let last = record.children.last().copied().unwrap_or(top);
         self.ensure(last)?;
         for &xid in record.children.iter().chain([&top]) {
-            if !self.is_truncated(xid) {
-                self.set_aborted(xid);
+            let (page, index, _) = place_in_page(xid);
+            if !matches!(self.load(page, index), Found::Dropped) {
+                self.bring_back(file_of(xid));
+                end(xid);
             }
         }
         Ok(())
-    }
-
-    fn is_truncated(&self, xid: Xid) -> bool {
-        matches!(self.pages.chunk(page_of(xid)), Found::Dropped)
     }
 
     /// Wipes the bits of `next` and all after it: aborts whose record was lost with the end of
@@ -244,6 +334,9 @@ impl CommitLog {
     /// (Should another crash come before the wiped page is written, C1 still decides rightly.)
     pub(crate) fn forget_from(&self, next: Xid) {
         let (first, index, shift) = place_in_page(next);
+        for file in file_of(next)..self.page_range().end.div_ceil(FILE_PAGES) {
+            self.bring_back(file);
+        }
         for page in first..self.page_range().end {
             let Found::Here(chunk) = self.pages.chunk(page) else { continue };
             for at in 0..PAGE_WORDS {
@@ -264,17 +357,101 @@ impl CommitLog {
         Xid::new(self.oldest.load(Ordering::Acquire))
     }
 
-    /// Forgets the pages that lie entirely below `oldest`, in memory. Returns the range of pages.
-    pub(crate) fn drop_pages_below(&self, oldest: Xid) -> std::ops::Range<u64> {
-        let mut extent = self.extent.lock();
+    /// Says that every xid below `oldest` has been resolved wherever it occurred.
+    pub(crate) fn advance_oldest(&self, oldest: Xid) {
         self.oldest.fetch_max(oldest.raw(), Ordering::AcqRel);
-        let first = extent.first;
-        let keep = page_of(oldest).min(extent.end).max(first);
-        for page in first..keep {
+    }
+
+    /// Whether a cut at `oldest` would remove a file.
+    pub(crate) fn has_files_below(&self, oldest: Xid) -> bool {
+        self.page_range().start < file_of(oldest) * FILE_PAGES
+    }
+
+    /// Forgets the files that lie entirely below `oldest`, in memory. Returns the range of files.
+    pub(crate) fn drop_files_below(&self, oldest: Xid) -> std::ops::Range<u64> {
+        self.advance_oldest(oldest);
+        let mut extent = self.extent.lock();
+        let first = extent.first / FILE_PAGES;
+        let keep = file_of(oldest).min(extent.end / FILE_PAGES).max(first);
+        for file in first..keep {
+            // The state before the words: see `clog_map.rs`.
+            self.files.truncated(file);
+            self.drop_pages_of(file);
+        }
+        extent.first = extent.first.max(keep * FILE_PAGES);
+        first..keep
+    }
+
+    /// Gives the pages of a file back to the pool, after its state was stored.
+    fn drop_pages_of(&self, file: u64) {
+        fence(Ordering::Release);
+        for page in file * FILE_PAGES..(file + 1) * FILE_PAGES {
             self.pages.drop_chunk(page);
         }
-        extent.first = keep;
-        first..keep
+    }
+
+    /// Lets a verified mapping of `file` take over from its pages. False: there were two already.
+    pub(crate) fn take_over(&self, file: u64, map: FileMap) -> bool {
+        let done = self.files.map(file, map);
+        if done {
+            self.drop_pages_of(file);
+        }
+        done
+    }
+
+    /// As [`Self::take_over`] for a file that has no pages in memory. Only at start.
+    pub(crate) fn map_at_start(&self, file: u64, map: FileMap) -> bool {
+        let done = self.files.map(file, map);
+        if done {
+            let mut extent = self.extent.lock();
+            extent.end = extent.end.max((file + 1) * FILE_PAGES);
+        }
+        done
+    }
+
+    /// Makes pages in memory of a mapped file that is about to be written to. Only at start: the
+    /// pages of a file that was mapped later than that are gone for good, and nobody sets bits in
+    /// them.
+    fn bring_back(&self, file: u64) {
+        let Held::Mapped(map, _) = self.files.held(file) else { return };
+        for page in file * FILE_PAGES..(file + 1) * FILE_PAGES {
+            let mut words = NO_WORDS;
+            for (index, word) in words.iter_mut().enumerate() {
+                *word = map.word(offset_in_file(page, index));
+            }
+            self.install(page, &words, false);
+        }
+        self.files.back_to_memory(file);
+    }
+
+    /// Whether a page waits to be written, or is not in memory.
+    pub(crate) fn is_dirty(&self, page: u64) -> bool {
+        match self.pages.chunk(page) {
+            Found::Here(chunk) => chunk.meta.dirty.load(Ordering::Acquire),
+            _ => true,
+        }
+    }
+
+    /// Whether a page is in memory, written, and holds just these words.
+    pub(crate) fn is_written_as(&self, page: u64, words: &PageWords) -> bool {
+        let Found::Here(chunk) = self.pages.chunk(page) else { return false };
+        !chunk.meta.dirty.load(Ordering::Acquire)
+            && words.iter().enumerate().all(|(at, w)| chunk.word(at).load(Ordering::Acquire) == *w)
+    }
+
+    /// What it did since its counters were reset.
+    pub fn stats(&self) -> SlruStats {
+        self.counters.stats()
+    }
+
+    /// Begins counting anew.
+    pub fn reset_stats(&self, now_micros: i64) {
+        self.counters.reset(now_micros);
+    }
+
+    /// How many files are read through a mapping.
+    pub fn mapped_files(&self) -> u32 {
+        self.files.mapped()
     }
 
     /// Takes a page for writing: its words now and the position to flush the log to first.
@@ -298,7 +475,7 @@ impl CommitLog {
         }
     }
 
-    /// The pages in memory.
+    /// The pages that are not truncated.
     pub(crate) fn page_range(&self) -> std::ops::Range<u64> {
         let extent = self.extent.lock();
         extent.first..extent.end
@@ -370,12 +547,18 @@ mod tests {
     }
 
     #[test]
-    fn truncation_keeps_the_page_of_the_oldest() {
+    fn truncation_keeps_the_file_of_the_oldest() {
         let clog = CommitLog::in_memory();
-        clog.ensure(Xid::new(3 * PAGE_XIDS)).expect("room");
-        assert_eq!(clog.drop_pages_below(Xid::new(2 * PAGE_XIDS + 5)), 0..2);
-        assert_eq!(clog.page_range(), 2..4);
-        assert_eq!(clog.oldest(), Xid::new(2 * PAGE_XIDS + 5));
-        assert_eq!(clog.drop_pages_below(Xid::new(PAGE_XIDS)), 2..2);
+        clog.ensure(Xid::new(3 * FILE_XIDS)).expect("room");
+        clog.set_committed(Xid::new(2 * FILE_XIDS), Lsn::new(64));
+        assert!(clog.has_files_below(Xid::new(FILE_XIDS)));
+        assert!(!clog.has_files_below(Xid::new(FILE_XIDS - 1)));
+        assert_eq!(clog.drop_files_below(Xid::new(2 * FILE_XIDS + 5)), 0..2);
+        assert_eq!(clog.page_range(), 2 * FILE_PAGES..3 * FILE_PAGES + 1);
+        assert_eq!(clog.oldest(), Xid::new(2 * FILE_XIDS + 5));
+        assert_eq!(clog.drop_files_below(Xid::new(FILE_XIDS)), 2..2);
+        let committed = |xid| clog.settled_status(Xid::new(xid)).commit().is_some();
+        assert!(committed(7) && committed(2 * FILE_XIDS - 1) && committed(2 * FILE_XIDS));
+        assert!(!committed(2 * FILE_XIDS + 1));
     }
 }

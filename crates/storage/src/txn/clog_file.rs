@@ -1,24 +1,32 @@
-//! The commit log's files: reading them at start, writing them at a checkpoint, truncation.
+//! The commit log's files: reading them at start, writing them at a checkpoint, mapping those that
+//! are settled, truncation.
 //!
 //! Layout and the argument why torn pages are harmless are in `clog.rs`. File names are
 //! `pg_xact/%04X`, 32 pages each; a file that is missing at the end, or a page beyond a file's
 //! end, was never written and reads as zeros. Files are contiguous: truncation removes them in
-//! ascending order, each removal made durable before the next.
+//! ascending order, each removal made durable before the next. Files below the oldest xid of the
+//! control file are left over from a truncation that a crash cut short; nobody reads them.
+//!
+//! A mapping is compared with the pages that it takes over from, checksums and words: from then on
+//! it is all there is. What was written and does not come back as it was is written again.
 
 use super::clog::{
-    CommitLog, NO_WORDS, PAGE_BYTES, PAGE_SECTORS, PAGE_XIDS, PageWords, SECTOR, SECTOR_WORDS,
+    CommitLog, FILE_PAGES, NO_WORDS, PAGE_BYTES, PAGE_SECTORS, PageWords, SECTOR, SECTOR_WORDS,
+    file_of,
 };
+use super::clog_stats::add;
 use super::log::TxnLog;
 use crate::error::{Result, StorageError};
 use crate::ids::Xid;
-use crate::vfs::{OpenMode, Vfs, VfsFile};
+use crate::vfs::{FileMap, OpenMode, Vfs, VfsFile};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The directory, relative to the data directory.
 pub const CLOG_DIR: &str = "pg_xact";
-const FILE_PAGES: u64 = 32;
+/// Bytes of a full file.
+const FILE_BYTES: usize = FILE_PAGES as usize * PAGE_BYTES;
 const MAGIC: u32 = 0x474F_4C43;
 const CRC_AT: usize = 0;
 const MAGIC_AT: usize = 4;
@@ -90,8 +98,8 @@ fn read_page(file: &dyn VfsFile, at: u64, out: &mut [u8; PAGE_BYTES]) -> io::Res
     Ok(done > 0)
 }
 
-/// The files present, ascending; an error when one in the middle is missing.
-fn present_files(vfs: &dyn Vfs) -> Result<Range<u64>> {
+/// The numbers of all files present, ascending.
+fn file_numbers(vfs: &dyn Vfs) -> Result<Vec<u64>> {
     let names = vfs.list(CLOG_DIR).map_err(|e| StorageError::io("list directory", CLOG_DIR, e))?;
     let mut files: Vec<u64> = Vec::new();
     for name in &names {
@@ -99,53 +107,119 @@ fn present_files(vfs: &dyn Vfs) -> Result<Range<u64>> {
         files.extend(number);
     }
     files.sort_unstable();
-    let (Some(&first), Some(&last)) = (files.first(), files.last()) else { return Ok(0..0) };
-    if last - first + 1 != files.len() as u64 {
+    Ok(files)
+}
+
+/// The files from `oldest` on; an error when one at their beginning or among them is missing.
+fn present_files(vfs: &dyn Vfs, oldest: u64) -> Result<Range<u64>> {
+    let mut files = file_numbers(vfs)?;
+    files.retain(|number| *number >= oldest);
+    let Some(&last) = files.last() else { return Ok(oldest..oldest) };
+    if last - oldest + 1 != files.len() as u64 {
         return Err(StorageError::corrupt(format!(
             "a file of the commit log between {} and {} is missing",
-            file_path(first),
+            file_path(oldest),
             file_path(last)
         )));
     }
-    Ok(first..last + 1)
+    Ok(oldest..last + 1)
+}
+
+/// Removes the files below `keep`, ascending, each for good before the next.
+fn remove_files_below(vfs: &dyn Vfs, keep: u64) -> Result<()> {
+    for file in file_numbers(vfs)?.into_iter().filter(|number| *number < keep) {
+        let path = file_path(file);
+        vfs.remove(&path).map_err(|e| StorageError::io("remove file", &path, e))?;
+        vfs.sync_dir(CLOG_DIR).map_err(|e| StorageError::io("fsync directory", CLOG_DIR, e))?;
+    }
+    Ok(())
+}
+
+/// A page's bytes in a mapping.
+fn copy_page(map: &FileMap, index: u64, out: &mut [u8; PAGE_BYTES]) {
+    let start = index as usize * PAGE_BYTES;
+    for (at, to) in out.chunks_exact_mut(8).enumerate() {
+        to.copy_from_slice(&map.word(start + 8 * at).to_le_bytes());
+    }
+}
+
+fn bad_sector(path: &str, sector: u64) -> StorageError {
+    let what = format!("sector {sector} of the commit log ({path}) fails its checksum");
+    StorageError::corrupt(what)
 }
 
 impl CommitLog {
-    /// Reads the commit log of a data directory; makes an empty one where there is none.
+    /// Opens the commit log of a data directory that was never truncated; makes an empty one where
+    /// there is none.
     pub fn open(vfs: Arc<dyn Vfs>) -> Result<Self> {
+        Self::open_from(vfs, Xid::FIRST_NORMAL)
+    }
+
+    /// Opens the commit log whose oldest xid is `oldest`, as the control file has it: full files are
+    /// mapped, the others are read. Changes nothing that is there.
+    pub fn open_from(vfs: Arc<dyn Vfs>, oldest: Xid) -> Result<Self> {
         if !vfs.exists(CLOG_DIR) {
             vfs.create_dir_all(CLOG_DIR)
                 .and_then(|()| vfs.sync_dir(""))
                 .map_err(|e| StorageError::io("create directory", CLOG_DIR, e))?;
         }
-        let files = present_files(&*vfs)?;
+        let files = present_files(&*vfs, file_of(oldest))?;
         let clog = CommitLog::starting_at(files.start * FILE_PAGES, Some(Arc::clone(&vfs)));
+        clog.advance_oldest(oldest);
         for number in files.clone() {
             let path = file_path(number);
-            clog.load_file(&*vfs, number, number + 1 == files.end)
+            vfs.open(&path, OpenMode::Open)
+                .and_then(|file| {
+                    if clog.map_file(&*file, number)? {
+                        return Ok(Ok(()));
+                    }
+                    clog.load_file(&*file, number, number + 1 == files.end)
+                })
                 .map_err(|e| StorageError::io("read file", &path, e))?
-                .map_err(|sector| {
-                    StorageError::corrupt(format!(
-                        "sector {sector} of the commit log ({path}) fails its checksum"
-                    ))
-                })?;
+                .map_err(|sector| bad_sector(&path, sector))?;
         }
         Ok(clog)
     }
 
-    fn load_file(&self, vfs: &dyn Vfs, number: u64, last: bool) -> io::Result<Result<(), u64>> {
-        let file = vfs.open(&file_path(number), OpenMode::Open)?;
+    /// Maps a full file at start. False when it has to be loaded: it is not full, its mapping is
+    /// refused, or something is wrong with it, which loading then says.
+    fn map_file(&self, file: &dyn VfsFile, number: u64) -> io::Result<bool> {
+        if file.len()? < FILE_BYTES as u64 || !self.files.can_map(number) {
+            return Ok(false);
+        }
+        let Ok(map) = file.map(FILE_BYTES) else { return Ok(false) };
         let mut bytes = [0; PAGE_BYTES];
         let mut words = NO_WORDS;
         for index in 0..FILE_PAGES {
-            if !read_page(&*file, index * PAGE_BYTES as u64, &mut bytes)? && last {
+            copy_page(&map, index, &mut bytes);
+            if decode_page(number * FILE_PAGES + index, &bytes, &mut words).is_err() {
+                return Ok(false);
+            }
+        }
+        add(&self.counters.read, FILE_PAGES);
+        Ok(self.map_at_start(number, map))
+    }
+
+    fn load_file(
+        &self,
+        file: &dyn VfsFile,
+        number: u64,
+        last: bool,
+    ) -> io::Result<Result<(), u64>> {
+        let mut bytes = [0; PAGE_BYTES];
+        let mut words = NO_WORDS;
+        for index in 0..FILE_PAGES {
+            let found = read_page(file, index * PAGE_BYTES as u64, &mut bytes)?;
+            if !found && last {
                 break;
             }
             let page = number * FILE_PAGES + index;
             if let Err(sector) = decode_page(page, &bytes, &mut words) {
                 return Ok(Err(sector));
             }
-            self.install(page, &words);
+            add(&self.counters.read, u64::from(found));
+            // What a file in the middle lacks is written, so that it can be mapped later.
+            self.install(page, &words, !found);
         }
         Ok(Ok(()))
     }
@@ -155,6 +229,7 @@ impl CommitLog {
     /// as changed, so that a later attempt writes them again in full.
     pub fn write_dirty(&self, log: &impl TxnLog) -> Result<u64> {
         let Some(vfs) = &self.vfs else { return Ok(0) };
+        let _filing = self.filing.lock();
         let pages = self.page_range();
         let mut written = 0;
         for file in pages.start / FILE_PAGES..pages.end.div_ceil(FILE_PAGES) {
@@ -168,7 +243,52 @@ impl CommitLog {
             outcome?;
             written += taken.len() as u64;
         }
+        add(&self.counters.written, written);
+        add(&self.counters.flushes, u64::from(written > 0));
         Ok(written)
+    }
+
+    /// Lets mappings take over from the files that lie entirely below `settled`, the oldest xid
+    /// that is not settled, and have nothing left to write (rule C7). Returns how many.
+    pub(crate) fn map_settled(&self, settled: Xid) -> Result<u64> {
+        let Some(vfs) = &self.vfs else { return Ok(0) };
+        let _filing = self.filing.lock();
+        let pages = self.page_range();
+        let mut mapped = 0;
+        for file in pages.start / FILE_PAGES..file_of(settled).min(pages.end / FILE_PAGES) {
+            if self.files.can_map(file) {
+                mapped += u64::from(self.map_one(&**vfs, file)?);
+            }
+        }
+        Ok(mapped)
+    }
+
+    fn map_one(&self, vfs: &dyn Vfs, file: u64) -> Result<bool> {
+        let pages = file * FILE_PAGES..(file + 1) * FILE_PAGES;
+        if pages.clone().any(|page| self.is_dirty(page)) {
+            return Ok(false);
+        }
+        let path = file_path(file);
+        let map = vfs
+            .open(&path, OpenMode::Open)
+            .and_then(|file| file.map(FILE_BYTES))
+            .map_err(|e| StorageError::io("map file", &path, e))?;
+        let mut bytes = [0; PAGE_BYTES];
+        let mut words = NO_WORDS;
+        for page in pages {
+            copy_page(&map, page % FILE_PAGES, &mut bytes);
+            let decoded = decode_page(page, &bytes, &mut words);
+            if decoded.is_err() || !self.is_written_as(page, &words) {
+                // The memory is right: it is written again, and mapped another time.
+                self.mark_dirty(page);
+                return Err(decoded.map_or_else(
+                    |sector| bad_sector(&path, sector),
+                    |()| StorageError::corrupt(format!("{path} is not what was written to it")),
+                ));
+            }
+        }
+        add(&self.counters.read, FILE_PAGES);
+        Ok(self.take_over(file, map))
     }
 
     fn write_file(
@@ -194,7 +314,10 @@ impl CommitLog {
             encode_page(page, &words, &mut bytes);
             let file = match &file {
                 Some(file) => file,
-                None => file.insert(open_for_writing(vfs, &path).map_err(fail("open file"))?),
+                None => {
+                    add(&self.counters.exists, 1);
+                    file.insert(open_for_writing(vfs, &path).map_err(fail("open file"))?)
+                }
             };
             let at = (page % FILE_PAGES) * PAGE_BYTES as u64;
             file.write_at(&bytes, at).map_err(fail("write to file"))?;
@@ -207,19 +330,20 @@ impl CommitLog {
 
     /// Forgets what lies below `oldest`, on disk and in memory, in whole files.
     pub(crate) fn truncate(&self, oldest: Xid) -> Result<()> {
-        let keep_file = oldest.raw() / PAGE_XIDS / FILE_PAGES;
-        let first_kept = Xid::new(keep_file * FILE_PAGES * PAGE_XIDS);
-        let pages = self.drop_pages_below(first_kept);
-        let Some(vfs) = &self.vfs else { return Ok(()) };
-        for file in pages.start / FILE_PAGES..pages.end / FILE_PAGES {
-            let path = file_path(file);
-            if !vfs.exists(&path) {
-                continue;
-            }
-            vfs.remove(&path).map_err(|e| StorageError::io("remove file", &path, e))?;
-            vfs.sync_dir(CLOG_DIR).map_err(|e| StorageError::io("fsync directory", CLOG_DIR, e))?;
-        }
-        Ok(())
+        let _filing = self.filing.lock();
+        let dropped = self.drop_files_below(oldest);
+        add(&self.counters.truncates, u64::from(!dropped.is_empty()));
+        self.remove_leftovers(dropped.end)
+    }
+
+    /// Removes files below the first one that is used: of a truncation that did not finish.
+    pub(crate) fn remove_old_files(&self) -> Result<()> {
+        let _filing = self.filing.lock();
+        self.remove_leftovers(self.page_range().start / FILE_PAGES)
+    }
+
+    fn remove_leftovers(&self, keep: u64) -> Result<()> {
+        self.vfs.as_ref().map_or(Ok(()), |vfs| remove_files_below(&**vfs, keep))
     }
 }
 
@@ -237,6 +361,7 @@ fn open_for_writing(vfs: &dyn Vfs, path: &str) -> io::Result<Arc<dyn VfsFile>> {
 mod tests {
     use super::*;
     use crate::ids::Lsn;
+    use crate::txn::clog::PAGE_XIDS;
     use crate::txn::testing::TestLog;
     use crate::vfs::{Fault, Op, SimDisk};
 
@@ -315,9 +440,11 @@ mod tests {
         clog.write_dirty(&TestLog::new()).expect("write");
         clog.truncate(Xid::new(33 * PAGE_XIDS)).expect("truncate");
         assert_eq!(disk.list(CLOG_DIR).expect("list"), ["0001"]);
-        let clog = CommitLog::open(Arc::new(disk.crash(9))).expect("open");
+        assert!(CommitLog::open(Arc::new(disk.crash(9))).is_err(), "the first file is missing");
+        let oldest = Xid::new(33 * PAGE_XIDS);
+        let clog = CommitLog::open_from(Arc::new(disk.crash(9)), oldest).expect("open");
         assert_eq!(clog.page_range(), 32..41);
-        assert_eq!(clog.oldest(), Xid::new(32 * PAGE_XIDS));
+        assert_eq!(clog.oldest(), oldest);
         assert!(committed(&clog, 33 * PAGE_XIDS + 7));
     }
 

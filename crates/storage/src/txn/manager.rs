@@ -367,11 +367,16 @@ impl TxnManager {
     /// that is in use (its reader may hold a copy of a page that names such an xid) or a chunk
     /// is not settled. Try again later.
     pub fn truncate_clog(&self, oldest: Xid, resolved_at: Lsn) -> Result<bool> {
-        if oldest > self.oldest_unsettled() || self.horizon() < resolved_at {
+        if !self.may_truncate_clog(oldest, resolved_at) {
             return Ok(false);
         }
         self.0.clog.truncate(oldest)?;
         Ok(true)
+    }
+
+    /// Whether [`Self::truncate_clog`] would find it late enough. Once true, always true.
+    pub fn may_truncate_clog(&self, oldest: Xid, resolved_at: Lsn) -> bool {
+        oldest <= self.oldest_unsettled() && self.horizon() >= resolved_at
     }
 
     /// The two durable bits per xid.

@@ -11,6 +11,8 @@
 mod cache;
 mod clog;
 mod clog_file;
+mod clog_map;
+mod clog_stats;
 mod combo;
 mod log;
 mod manager;
@@ -22,6 +24,8 @@ mod status;
 mod transaction;
 mod window;
 
+#[cfg(all(test, not(shuttle)))]
+mod clog_tests;
 #[cfg(all(test, shuttle))]
 mod models;
 #[cfg(all(test, not(shuttle)))]
@@ -33,6 +37,7 @@ mod tests;
 
 pub use cache::{StatusCache, StatusCacheKind};
 pub use clog::CommitLog;
+pub use clog_stats::SlruStats;
 pub use log::{EndKind, TxnHost, TxnLog};
 pub use manager::{StatusSource, TxnManager, TxnStats};
 pub use record::{CommitPayload, EndRecord, decode as decode_end_record};

@@ -268,3 +268,79 @@ fn a_recycled_chunk_is_never_mistaken() {
         recycler.join().expect("recycler");
     });
 }
+
+/// A commit log of two full files on a disk: in each xid 5 and xid 70 of the file have committed.
+fn two_files() -> Arc<clog::CommitLog> {
+    let disk = std::sync::Arc::new(crate::vfs::SimDisk::new(1));
+    let clog = clog::CommitLog::open(disk).expect("open");
+    clog.grow_to(2 * clog::FILE_PAGES - 1);
+    for file in 0..2 {
+        for at in [5, 70] {
+            clog.set_committed(Xid::new(file * clog::FILE_XIDS + at), START);
+        }
+    }
+    clog.write_dirty(&TestLog::new()).expect("write");
+    Arc::new(clog)
+}
+
+fn committed(clog: &clog::CommitLog, xid: u64) -> bool {
+    clog.settled_status(Xid::new(xid)).commit().is_some()
+}
+
+/// A mapping takes over from pages that are at once given to later xids.
+#[test]
+fn no_reader_notices_that_a_mapping_takes_over() {
+    check(|| {
+        let clog = two_files();
+        let mapper = {
+            let clog = Arc::clone(&clog);
+            thread::spawn(move || {
+                assert_eq!(clog.map_settled(Xid::new(clog::FILE_XIDS)).expect("map"), 1);
+                let next = 2 * clog::FILE_PAGES;
+                clog.grow_to(next);
+                // The same places of the next life, with the opposite answers.
+                for at in [6, 71] {
+                    clog.set_committed(Xid::new(next * clog::PAGE_XIDS + at), START);
+                }
+            })
+        };
+        for _ in 0..3 {
+            assert!(committed(&clog, 5) && committed(&clog, 70));
+            assert!(!committed(&clog, 6) && !committed(&clog, 71));
+        }
+        mapper.join().expect("mapper");
+        assert_eq!(clog.mapped_files(), 1);
+        assert!(committed(&clog, 5) && !committed(&clog, 6));
+    });
+}
+
+/// A file goes, from memory or from under its mapping, while somebody still asks about it.
+#[test]
+fn a_reader_of_a_truncated_file_is_told_committed_from_then_on() {
+    for mapped in [false, true] {
+        check(move || {
+            let clog = two_files();
+            if mapped {
+                assert_eq!(clog.map_settled(Xid::new(clog::FILE_XIDS)).expect("map"), 1);
+            }
+            let cutter = {
+                let clog = Arc::clone(&clog);
+                thread::spawn(move || {
+                    clog.truncate(Xid::new(clog::FILE_XIDS + 1)).expect("truncate");
+                    clog.grow_to(2 * clog::FILE_PAGES);
+                })
+            };
+            let mut gone = false;
+            for _ in 0..4 {
+                assert!(committed(&clog, 5) && committed(&clog, 70), "in every form");
+                let now = committed(&clog, 6);
+                assert!(now || !gone, "it does not come back");
+                gone = now;
+                let kept = clog::FILE_XIDS;
+                assert!(committed(&clog, kept + 5) && !committed(&clog, kept + 6));
+            }
+            cutter.join().expect("cutter");
+            assert!(committed(&clog, 6));
+        });
+    }
+}

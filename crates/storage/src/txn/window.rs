@@ -202,7 +202,7 @@ impl<const N: usize, M: Default> WordTable<N, M> {
         // SAFETY: as above.
         let chunk = unsafe { &*pointer };
         prepare(chunk);
-        chunk.number.store(number, Ordering::Relaxed);
+        chunk.number.store(number, Ordering::Release);
         entry.store(pointer, Ordering::Release);
         Ok(())
     }
@@ -214,7 +214,7 @@ impl<const N: usize, M: Default> WordTable<N, M> {
         if let Some(entry) = self.entry(number) {
             entry.store(Self::dropped_mark(), Ordering::Release);
         }
-        chunk.number.store(UNUSED, Ordering::Relaxed);
+        chunk.number.store(UNUSED, Ordering::Release);
         // Orders the number before every word of the chunk's next life, see the module's essay.
         fence(Ordering::Release);
         pool.free.push(ptr::from_ref(chunk).cast_mut());

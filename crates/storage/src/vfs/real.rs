@@ -4,7 +4,7 @@
 //! system has no such call; early write-out is asked for as `write_back` says. Files are created
 //! with mode 0600 and directories with 0700, as PostgreSQL does.
 
-use super::{OpenMode, Vfs, VfsFile, check_path, write_back};
+use super::{FileMap, OpenMode, Vfs, VfsFile, check_path, write_back};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -156,6 +156,10 @@ impl VfsFile for RealFile {
     #[cfg(not(target_os = "linux"))]
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         self.extend_with_zeros(offset + len)
+    }
+
+    fn map(&self, len: usize) -> io::Result<FileMap> {
+        FileMap::of_file(&self.file, len)
     }
 
     fn start_write_back(&self, offset: u64, len: u64) {

@@ -17,9 +17,10 @@ pub enum Op {
     SyncDir,
     CreateDir,
     List,
+    Map,
 }
 
-const OPS: usize = Op::List as usize + 1;
+const OPS: usize = Op::Map as usize + 1;
 
 /// One planned failure: `Fault::eio(Op::Sync).on("pg_wal/").nth(3)`.
 #[derive(Clone, Debug)]
@@ -105,7 +106,7 @@ impl FaultPlan {
         if self.is_off() {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        if !matches!(op, Op::Read | Op::List)
+        if !matches!(op, Op::Read | Op::List | Op::Map)
             && let Some(left) = &mut self.left
         {
             *left -= 1;

@@ -2,7 +2,7 @@
 
 use super::fault::Op;
 use super::{SECTOR, SimDisk};
-use crate::vfs::VfsFile;
+use crate::vfs::{FileMap, VfsFile};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -225,6 +225,18 @@ impl VfsFile for SimFile {
         let longer = index(end)?.max(content.data.len());
         content.set_len(longer);
         Ok(())
+    }
+
+    fn map(&self, len: usize) -> io::Result<FileMap> {
+        if len == 0 || !len.is_multiple_of(8) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.check(Op::Map, 0)?;
+        let bytes = {
+            let content = self.inode.0.lock();
+            content.data.get(..len).ok_or(io::ErrorKind::UnexpectedEof)?.to_vec()
+        };
+        Ok(FileMap::of_bytes(&bytes))
     }
 
     /// Changes nothing: whatever is unsynced may already reach the disk at any time.
