@@ -78,7 +78,8 @@ pub fn check(db: &Database) -> Result<Report> {
     engine.checkpoint(CheckpointKind::Immediate)?;
     let mut report = Report::default();
     control_file(engine, &mut report);
-    if let Err(e) = CommitLog::open_from(Arc::clone(engine.vfs()), engine.control_data().oldest_xid) {
+    let oldest = engine.control_data().oldest_xid;
+    if let Err(e) = CommitLog::open_from(Arc::clone(engine.vfs()), oldest) {
         report.problem("pg_xact", e);
     }
     let catalog = db.catalog.current()?;

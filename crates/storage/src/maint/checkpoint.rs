@@ -177,6 +177,7 @@ fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
     }
     // Both before the redo point: what is settled or given up then is not asked for by replay.
     let cut = engine.checkpoints.cut.take(engine);
+    engine.txns.maintain(engine.wal.flushed());
     let settled = engine.txns.oldest_unsettled();
     let redo = {
         let _gate = engine.redo_gate.write();

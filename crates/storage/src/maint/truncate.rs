@@ -44,23 +44,25 @@ impl PendingCut {
         }
     }
 
-    fn done(&self, cut: Cut) {
-        let mut noted = self.0.lock();
-        if *noted == Some(cut) {
-            *noted = None;
-        }
-    }
-
     /// The cut that a checkpoint which begins now may make. Before its redo point (K1).
     pub(super) fn take(&self, engine: &Engine) -> Option<Cut> {
-        let cut = (*self.0.lock())?;
-        engine.txns.may_truncate_clog(cut.oldest, cut.resolved_at).then_some(cut)
+        let noted = (*self.0.lock())?;
+        engine.txns.maintain(engine.wal.flushed());
+        // What lies in the same file as a running transaction is kept anyway.
+        let cut = Cut { oldest: noted.oldest.min(engine.txns.oldest_unsettled()), ..noted };
+        let ready = engine.txns.clog().has_files_below(cut.oldest)
+            && engine.txns.may_truncate_clog(cut.oldest, cut.resolved_at);
+        ready.then_some(cut)
     }
 
     /// Makes the cut, when the checkpoint stands.
     pub(super) fn finish(&self, engine: &Engine, cut: Cut) {
         match engine.txns.truncate_clog(cut.oldest, cut.resolved_at) {
-            Ok(_) => self.done(cut),
+            Ok(_) => {
+                let mut noted = self.0.lock();
+                let rest = noted.filter(|n| engine.txns.clog().has_files_below(n.oldest));
+                *noted = rest;
+            }
             Err(e) => {
                 // The control file says that they are not needed; the next start removes them.
                 let message = format!("could not remove old commit log files: {e}");
@@ -72,15 +74,15 @@ impl PendingCut {
 
 impl Engine {
     /// Every xid below `oldest` is resolved wherever it occurred, in every table of the directory;
-    /// this was complete when the log stood at `resolved_at`. Gives up whole files of the commit log
-    /// below, with a checkpoint. False: no whole file lies below, or a reader from before
+    /// this was complete when the log stood at `resolved_at`. Gives up whole files of the commit
+    /// log below, with a checkpoint. False: no whole file lies below, or a reader from before
     /// `resolved_at` is still there; then a later checkpoint does it.
     pub fn cut_clog(&self, oldest: Xid, resolved_at: Lsn) -> Result<bool> {
         if !self.txns.clog().has_files_below(oldest) {
             return Ok(false);
         }
         self.checkpoints.cut.note(Cut { oldest, resolved_at });
-        if !self.txns.may_truncate_clog(oldest, resolved_at) {
+        if self.checkpoints.cut.take(self).is_none() {
             return Ok(false);
         }
         checkpoint(self, CheckpointKind::Immediate)?;

@@ -155,8 +155,8 @@ impl CommitLog {
         Self::open_from(vfs, Xid::FIRST_NORMAL)
     }
 
-    /// Opens the commit log whose oldest xid is `oldest`, as the control file has it: full files are
-    /// mapped, the others are read. Changes nothing that is there.
+    /// Opens the commit log whose oldest xid is `oldest`, as the control file has it: full files
+    /// are mapped, the others are read. Changes nothing that is there.
     pub fn open_from(vfs: Arc<dyn Vfs>, oldest: Xid) -> Result<Self> {
         if !vfs.exists(CLOG_DIR) {
             vfs.create_dir_all(CLOG_DIR)

@@ -71,8 +71,8 @@ pub trait VfsFile: Send + Sync {
     /// Reserves space for a range; the file grows, with zeros, to cover it. A full disk shows here.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
 
-    /// The first `len` bytes as words in memory, for reading: a positive multiple of 8 that the file
-    /// has. They are the file's when this returns; whether later writes show is left open.
+    /// The first `len` bytes as words in memory, for reading: a positive multiple of 8 that the
+    /// file has. They are the file's when this returns; whether later writes show is left open.
     fn map(&self, len: usize) -> io::Result<FileMap>;
 
     /// Asks for early write-out of a range, so that a later `sync` finds less to do.
