@@ -127,7 +127,9 @@ impl SeqScan {
         if let Some(n) = self.blocks {
             return Ok(n);
         }
-        let n = cx.store()?.engine.pool.block_count(self.load.table.heap.rel, Fork::Main)?;
+        let pool = &cx.store()?.engine.pool;
+        let n = pool.block_count(self.load.table.heap.rel, Fork::Main)?;
+        self.page.set_ring(pool.ring_for(n));
         Ok(*self.blocks.insert(n))
     }
 
@@ -140,7 +142,8 @@ impl SeqScan {
         let mut count = 0;
         while self.block < blocks {
             let heap = &self.load.table.heap;
-            count += heap::count_page(store.engine, &read, heap, self.block)? as u64;
+            let seen = heap::count_page(store.engine, &read, heap, self.block, &mut self.page)?;
+            count += seen as u64;
             self.block += 1;
             if self.block & 31 == 0 {
                 cx.fx.check_interrupt()?;

@@ -455,33 +455,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_of_neighbouring_slots_do_not_mix() {
-        let extras = FrameExtras::new();
-        let slot = |n| SlotNo::new(n);
-        extras.set_hint(slot(16), 0b1001);
-        extras.set_hint(slot(17), 0b0110);
-        assert_eq!((extras.hint(slot(15)), extras.hint(slot(16))), (0, 0b1001));
-        assert_eq!((extras.hint(slot(17)), extras.hint(slot(18))), (0b0110, 0));
-        extras.clear_hints(slot(16));
-        assert_eq!((extras.hint(slot(16)), extras.hint(slot(17))), (0, 0b0110));
-        extras.set_hint(slot(9999), 1);
-        assert_eq!(extras.hint(slot(9999)), 0, "out of range is not remembered");
-    }
-
-    #[test]
-    fn a_summary_needs_an_unmoved_change_counter() {
-        let extras = FrameExtras::new();
-        let seen = extras.change_counter();
-        extras.note_change();
-        assert!(!extras.set_summary(Lsn::new(64), seen));
-        assert_eq!(extras.summary(), Lsn::INVALID);
-        assert!(extras.set_summary(Lsn::new(64), extras.change_counter()));
-        assert_eq!(extras.summary(), Lsn::new(64));
-        extras.note_change();
-        assert_eq!(extras.summary(), Lsn::INVALID);
-    }
-
-    #[test]
     fn the_hot_part_of_a_descriptor_is_one_cache_line() {
         assert!(std::mem::offset_of!(FrameDesc, extras) <= 64);
         assert!(size_of::<FrameDesc>() <= 256);

@@ -15,6 +15,7 @@ mod growth;
 mod guards;
 mod pool;
 mod relfiles;
+mod ring;
 mod stats;
 mod table;
 mod writeback;
@@ -26,6 +27,7 @@ pub(crate) use growth::copy_file;
 pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};
 pub use pool::{BufferPool, FRAMES_MIN, LogFlush, PoolOptions, WriteBackHook};
 pub use relfiles::Persistence;
+pub use ring::ScanRing;
 pub use stats::{PoolStats, PoolUsage};
 pub(crate) use writeback::{DirtyPages, ToWrite};
 

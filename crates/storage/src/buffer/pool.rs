@@ -97,6 +97,17 @@ impl Drop for Claimed<'_> {
     }
 }
 
+impl<'p> Claimed<'p> {
+    /// Takes over a frame that was pinned and emptied.
+    pub(super) fn adopt(pool: &'p BufferPool, frame: u32) -> Self {
+        Claimed { pool, frame }
+    }
+
+    pub(super) fn frame(&self) -> u32 {
+        self.frame
+    }
+}
+
 /// What came of entering a page id in the table.
 pub(super) enum Entered<'p> {
     Mine(PinGuard<'p>, ExclusivePage<'p>),
@@ -209,6 +220,15 @@ impl BufferPool {
 
     #[cold]
     fn read_slow(&self, id: PageId) -> Result<PinGuard<'_>> {
+        self.read_missing(id, || self.claim())
+    }
+
+    /// Reads a page into a frame that `claim` finds, unless somebody else does or has.
+    pub(super) fn read_missing<'p>(
+        &'p self,
+        id: PageId,
+        mut claim: impl FnMut() -> Result<Claimed<'p>>,
+    ) -> Result<PinGuard<'p>> {
         loop {
             if let Some(pin) = self.pin_resident(id) {
                 if self.wait_loaded(&pin) {
@@ -224,7 +244,7 @@ impl BufferPool {
             if id.block >= file.blocks() {
                 return Err(RelFiles::beyond_end(id, file.blocks()));
             }
-            let claimed = self.claim()?;
+            let claimed = claim()?;
             match self.enter(claimed, id, &file) {
                 Entered::Found(pin) => {
                     if self.wait_loaded(&pin) {
@@ -382,7 +402,7 @@ impl BufferPool {
     }
 
     /// Empties a frame that the caller has pinned alone. `false`: somebody else wants the page.
-    fn evict(&self, frame: u32) -> Result<bool> {
+    pub(super) fn evict(&self, frame: u32) -> Result<bool> {
         let desc = self.frames.desc(frame);
         let seen = desc.flags();
         if seen & TAGGED == 0 {

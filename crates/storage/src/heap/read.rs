@@ -23,7 +23,7 @@ use super::page::{self, Line, LineState};
 use super::page_visibility::{self, Slots, Visible};
 use super::tuple::{PageScan, ScanItem, TupleBuf, TupleRef};
 use super::visibility::{Dirty, Fate, Judge, VisState, vacuum_fate};
-use super::write::{bad_page, check_class, judge, pin_block};
+use super::write::{bad_page, check_class, judge, pin_block, pin_scanned};
 use super::{RowLock, TupleResult};
 use crate::btree::UniqueVerdict;
 use crate::buffer::{PinGuard, ShareGuard};
@@ -270,7 +270,7 @@ pub fn scan_page(
 ) -> Result<()> {
     out.items.clear();
     out.block = block;
-    let Some(pin) = pin_block(e, h, block)? else { return Ok(()) };
+    let Some(pin) = pin_scanned(e, h, block, out.ring.as_mut())? else { return Ok(()) };
     let Some(page) = share(pin)? else { return Ok(()) };
     page_visibility::decide(e, cx, page, |page, visible| {
         match visible {
@@ -282,9 +282,15 @@ pub fn scan_page(
     })
 }
 
-/// How many tuples of a page the snapshot sees. Nothing is copied.
-pub fn count_page(e: &Engine, cx: &ReadCx<'_>, h: &HeapRel, block: BlockNo) -> Result<usize> {
-    let Some(pin) = pin_block(e, h, block)? else { return Ok(0) };
+/// How many tuples of a page the snapshot sees. Nothing is copied: `scan` only lends its ring.
+pub fn count_page(
+    e: &Engine,
+    cx: &ReadCx<'_>,
+    h: &HeapRel,
+    block: BlockNo,
+    scan: &mut PageScan,
+) -> Result<usize> {
+    let Some(pin) = pin_scanned(e, h, block, scan.ring.as_mut())? else { return Ok(0) };
     let Some(page) = share(pin)? else { return Ok(0) };
     page_visibility::decide(e, cx, page, |page, visible| visible.count(page))
 }

@@ -11,6 +11,7 @@
 
 use super::RowLock;
 use super::page::{self, LineState, TUPLE_HEADER};
+use crate::buffer::ScanRing;
 use crate::ids::{BlockNo, CommandId, RowId, SlotNo, Xid};
 use crate::page::Page;
 
@@ -258,6 +259,8 @@ pub struct PageScan {
     pub(super) page: Box<Page>,
     pub(super) block: BlockNo,
     pub(super) items: Vec<ScanItem>,
+    /// Frames that a large scan reuses.
+    pub(super) ring: Option<ScanRing>,
 }
 
 impl Default for PageScan {
@@ -272,7 +275,14 @@ impl PageScan {
             page: Box::new(Page::zeroed()),
             block: 0,
             items: Vec::with_capacity(page::MAX_SLOTS),
+            ring: None,
         }
+    }
+
+    /// Reads what is not in memory through these frames from now on
+    /// ([`crate::buffer::BufferPool::ring_for`]).
+    pub fn set_ring(&mut self, ring: Option<ScanRing>) {
+        self.ring = ring;
     }
 
     #[inline]

@@ -17,10 +17,10 @@ use super::tuple::TupleBody;
 use super::visibility::{Judge, VisState};
 use super::vmap::{self, VmOp};
 use super::{HeapRel, InsertOpts, MAX_TUPLE};
-use crate::buffer::{CriticalSection, ExclusiveGuard, OpError, PageOp, PinGuard};
+use crate::buffer::{CriticalSection, ExclusiveGuard, OpError, PageOp, PinGuard, ScanRing};
 use crate::engine::Engine;
 use crate::error::{Result, StorageError};
-use crate::ids::{BlockNo, PageId, RowId, SlotNo, Xid};
+use crate::ids::{BlockNo, Fork, PageId, RowId, SlotNo, Xid};
 use crate::page::{PAGE_SIZE, Page, PageClass};
 use crate::txn::Transaction;
 use smallvec::SmallVec;
@@ -102,6 +102,20 @@ pub(super) fn pin_block<'e>(
         return Ok(None);
     }
     e.pool.read(id).map(Some)
+}
+
+/// As [`pin_block`], for a scan: what has to be read goes through its ring, if it has one.
+pub(super) fn pin_scanned<'e>(
+    e: &'e Engine,
+    h: &HeapRel,
+    block: BlockNo,
+    ring: Option<&mut ScanRing>,
+) -> Result<Option<PinGuard<'e>>> {
+    let Some(ring) = ring else { return pin_block(e, h, block) };
+    if block >= e.pool.block_count(h.rel, Fork::Main)? {
+        return Ok(None);
+    }
+    e.pool.read_through(PageId::main(h.rel, block), ring).map(Some)
 }
 
 /// Checks what every new row must satisfy.
@@ -252,7 +266,7 @@ pub(super) fn target<'e>(
             return Ok(found);
         }
     }
-    let guard = e.pool.extend(h.rel, crate::ids::Fork::Main)?;
+    let guard = e.pool.extend(h.rel, Fork::Main)?;
     space.set_target(Some(guard.id().block));
     Ok(Target { at: Latched { guard, vm: None }, fresh: true })
 }

@@ -70,6 +70,36 @@ fn a_relation_larger_than_the_pool_keeps_every_page() {
 }
 
 #[test]
+fn a_large_scan_reads_everything_and_pushes_out_little() {
+    let f = fixture(200);
+    grow(&f.pool, 900);
+    f.pool.flush_rel(REL).expect("flush");
+    assert!(f.pool.ring_for(50).is_none(), "small tables are worth keeping");
+    let hot: Vec<u32> = (0..100).collect();
+    for block in hot.iter().cycle().take(600) {
+        drop(f.pool.share(PageId::main(REL, *block)).expect("share"));
+    }
+    let mut ring = f.pool.ring_for(900).expect("a ring");
+    for round in 0..2 {
+        for block in 0..900 {
+            let pin = f.pool.read_through(PageId::main(REL, block), &mut ring).expect("read");
+            assert_eq!(pin.share().u64_at(4000), u64::from(block) * 7, "round {round}");
+        }
+    }
+    let kept = |block: &&u32| f.pool.read_resident(PageId::main(REL, **block)).is_some();
+    let left = hot.iter().filter(kept).count();
+    assert!(left >= 60, "{left} of the pages in use are left");
+    // A frame of the ring whose page somebody changes is not the ring's any more.
+    let last = PageId::main(REL, 899);
+    fill(&f.pool, f.pool.exclusive(last).expect("exclusive"), 1);
+    for block in 100..800 {
+        drop(f.pool.read_through(PageId::main(REL, block), &mut ring).expect("read"));
+    }
+    assert_eq!(f.pool.share(last).expect("share").u64_at(4000), 1);
+    assert!(f.pool.read_through(PageId::main(REL, 900), &mut ring).is_err(), "beyond the end");
+}
+
+#[test]
 fn when_everything_is_pinned_the_error_says_so_and_passes() {
     let f = fixture(16);
     grow(&f.pool, 40);

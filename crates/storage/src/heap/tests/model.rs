@@ -284,8 +284,9 @@ impl<'d> World<'d> {
         let found = scan_all(self.db, &cx);
         let how = (policy, StatusCacheKind::ALL[cache]);
         assert_eq!(as_rows(&found), actor.now.view, "{how:?}");
+        let mut scan = PageScan::new();
         let counted: usize = (0..self.db.blocks())
-            .map(|block| count_page(&self.db.e, &cx, &self.db.h, block).expect("count"))
+            .map(|block| count_page(&self.db.e, &cx, &self.db.h, block, &mut scan).expect("count"))
             .sum();
         assert_eq!(counted, found.len(), "{how:?}");
         let mut by_index = Vec::new();
