@@ -1,8 +1,10 @@
 //! `inkling lab`: the list, the errors, and a whole experiment in small, down to the files that it
 //! keeps. What the numbers say is for a release build on a quiet machine; here they must exist.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn lab(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inkling"));
@@ -26,7 +28,10 @@ fn the_experiments_are_listed() {
         let out = lab(args);
         assert!(out.status.success());
         let shown = text(&out.stdout);
-        assert!(shown.lines().any(|l| l.starts_with("  first-scan ")), "{shown}");
+        for name in ["first-scan", "async-commit", "unlogged"] {
+            let line = format!("  {name} ");
+            assert!(shown.lines().any(|l| l.starts_with(&line)), "{name}: {shown}");
+        }
     }
 }
 
@@ -59,8 +64,10 @@ fn a_whole_experiment_in_small() {
     let table = text(&out.stdout);
     assert!(table.contains("Buffers hold the table: time of a scan"), "{table}");
     assert!(table.contains("Goals"), "{table}");
-    // One subject a line, and every step told.
-    assert!(text(&out.stderr).contains("round 1/1: Inkling"));
+    for policy in ["frame", "page_lsn", "flushed", "off", "unsafe_immediate"] {
+        let step = format!("round 1/1: Inkling {policy}");
+        assert!(text(&out.stderr).contains(&step), "{step}");
+    }
 
     let report = std::fs::read_to_string(&json).expect("the JSON");
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
@@ -70,8 +77,60 @@ fn a_whole_experiment_in_small() {
     assert_eq!(times[0]["samples"].as_array().map(Vec::len), Some(1));
     assert_eq!(times[1]["samples"].as_array().map(Vec::len), Some(5));
     assert!(times[0]["summary"]["median"].as_f64().is_some_and(|ms| ms > 0.0));
+    // Not a matter of speed: the default policy's reads write nothing.
+    let goals = report["goals"].as_array().expect("goals");
+    for what in ["WAL of the first, bytes", "pages dirtied by the first"] {
+        let of_this = |g: &&serde_json::Value| g["what"].as_str().is_some_and(|w| w.contains(what));
+        let mut found = goals.iter().filter(of_this).peekable();
+        assert!(found.peek().is_some(), "{what}");
+        assert!(found.all(|g| g["reached"] == true), "{what}: {goals:?}");
+    }
 
     let page = std::fs::read_to_string(&html).expect("the page");
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     assert!(page.contains("<svg ") && page.contains("first / later"));
+}
+
+#[test]
+fn pgbench_is_run_and_read() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let json = dir.path().join("report.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkling"));
+    command.args(["lab", "unlogged", "--scale", "1", "--clients", "2", "--seconds", "1"]);
+    command.args(["--rounds", "1", "--json"]).arg(&json).env("TMPDIR", dir.path());
+    let out = command.output().expect("the program runs");
+    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+    assert_eq!(left_in(dir.path()), Vec::<String>::new());
+    let report = std::fs::read_to_string(&json).expect("the JSON");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let speeds = report["groups"][0]["measurements"].as_array().expect("measurements");
+    let subjects: Vec<_> = speeds.iter().map(|m| m["subject"].as_str()).collect();
+    assert_eq!(subjects, [Some("Inkling logged"), Some("Inkling unlogged")]);
+    assert!(speeds.iter().all(|m| m["samples"][0].as_f64().is_some_and(|tps| tps > 0.0)));
+    assert_eq!(report["goals"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkling"));
+    command.args(["lab", "first-scan", "--rows", "50000000"]).env("TMPDIR", dir.path());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let begun = Instant::now();
+    // Its server runs, and has millions of rows before it.
+    let loading = || {
+        let work = left_in(dir.path()).pop()?;
+        let log = std::fs::read_to_string(dir.path().join(work).join("0/log")).ok()?;
+        log.contains("ready to accept connections").then_some(())
+    };
+    while loading().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no server");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it takes a signal");
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("interrupted"), "{}", text(&out.stderr));
+    assert_eq!(left_in(dir.path()), Vec::<String>::new());
 }

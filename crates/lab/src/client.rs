@@ -31,9 +31,8 @@ impl Client {
     /// The rows of the answer, as texts; NULL is an empty one.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Vec<String>>, LabError> {
         let messages = self.inner.simple_query(sql).map_err(|e| {
-            let state = e.code().map(|c| c.code().to_owned());
             let message = e.as_db_error().map_or_else(|| e.to_string(), |d| d.message().to_owned());
-            LabError::Query { subject: self.subject.clone(), sql: sql.to_owned(), state, message }
+            LabError::Query { subject: self.subject.clone(), sql: sql.to_owned(), message }
         })?;
         let mut rows = Vec::new();
         for message in &messages {
@@ -55,15 +54,6 @@ impl Client {
     pub fn integer(&mut self, sql: &str) -> Result<i64, LabError> {
         let text = self.value(sql)?;
         text.parse().map_err(|_| self.unexpected(sql, format!("\"{text}\""), "a whole number"))
-    }
-
-    /// The same; `None` where the server knows no such relation, function or column.
-    pub fn integer_if_known(&mut self, sql: &str) -> Result<Option<i64>, LabError> {
-        match self.integer(sql) {
-            Ok(value) => Ok(Some(value)),
-            Err(e) if e.is_undefined() => Ok(None),
-            Err(e) => Err(e),
-        }
     }
 
     /// A query that gives one whole number, and how long its answer took.

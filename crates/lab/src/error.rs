@@ -21,7 +21,7 @@ pub enum LabError {
     #[error("{subject} could not be connected to: {source}")]
     Connect { subject: String, source: Box<postgres::Error> },
     #[error("{subject} refused \"{sql}\": {message}")]
-    Query { subject: String, sql: String, state: Option<String>, message: String },
+    Query { subject: String, sql: String, message: String },
     #[error("{subject} answered \"{sql}\" with {got}, where {expected} was expected")]
     Answer { subject: String, sql: String, got: String, expected: &'static str },
     #[error("pgbench's output lacks {what}:\n{said}")]
@@ -42,12 +42,6 @@ impl LabError {
     pub fn io(attempt: &str, path: &Path) -> impl FnOnce(io::Error) -> LabError {
         let what = format!("{attempt} \"{}\"", path.display());
         move |source| LabError::Io { what, source }
-    }
-
-    /// Whether a server said that it knows no such relation, function or setting.
-    pub fn is_undefined(&self) -> bool {
-        let LabError::Query { state: Some(state), .. } = self else { return false };
-        matches!(state.as_str(), "42P01" | "42883" | "42704" | "42703")
     }
 }
 

@@ -16,6 +16,17 @@ pub fn number(value: f64) -> String {
     thousands(&format!("{value:.decimals$}"))
 }
 
+/// The same for figures, where room is short: `12,345` is `12.3 k`.
+pub fn short(value: f64) -> String {
+    let size = value.abs();
+    let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
+    let Some((least, letter)) = steps.into_iter().find(|(least, _)| size >= *least) else {
+        return number(value);
+    };
+    let unit = if letter == "k" { 1e3 } else { least };
+    format!("{} {letter}", number(value / unit))
+}
+
 fn thousands(plain: &str) -> String {
     let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |d| ("-", d));
@@ -31,7 +42,7 @@ fn thousands(plain: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{number, short};
 
     #[test]
     fn three_figures() {
@@ -41,5 +52,11 @@ mod tests {
             ["0", "726,112,884", "2,083", "99.9", "1.05", "0.0123", "-1,234", "0.000000000"];
         assert_eq!(shown, expected);
         assert_eq!(number(f64::NAN), "NaN");
+    }
+
+    #[test]
+    fn short_forms() {
+        let shown = [0.0, 9_999.0, 12_345.0, 7_270_800.0, -2e9, 5e12].map(short);
+        assert_eq!(shown, ["0", "9,999", "12.3 k", "7.27 M", "-2 G", "5 T"]);
     }
 }

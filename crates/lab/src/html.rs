@@ -122,7 +122,7 @@ fn table(rows: &[Vec<String>], class: impl Fn(usize) -> &'static str) -> String 
 /// Machine, versions and parameters.
 fn facts(report: &Report) -> String {
     let machine = ("Machine".to_owned(), report.machine.line());
-    let versions = report.versions.iter().map(|v| (v.subject.clone(), v.text.clone()));
+    let versions = report.told_versions().into_iter().map(|(s, t)| (s, t.to_owned()));
     let parameters = report.parameters.iter().map(|p| (p.name.clone(), p.value.clone()));
     let row = |(name, value): (String, String)| {
         format!("<tr><td>{}</td><td>{}</td></tr>\n", escape(&name), escape(&value))

@@ -56,11 +56,13 @@ impl Pgbench {
         debian.sort();
         let places = postgres.map(Path::to_owned).into_iter();
         let places = places.chain(std::env::split_paths(&path)).chain(debian.into_iter().rev());
-        places
-            .map(|dir| dir.join("pgbench"))
-            .find(|program| program.is_file())
-            .map(|program| Pgbench { program })
-            .ok_or(LabError::ProgramMissing { program: "pgbench".to_owned(), hint: HINT })
+        Pgbench::find_in(places)
+    }
+
+    fn find_in(mut places: impl Iterator<Item = PathBuf>) -> Result<Pgbench, LabError> {
+        let program = places.find_map(|dir| Some(dir.join("pgbench")).filter(|p| p.is_file()));
+        let missing = LabError::ProgramMissing { program: "pgbench".to_owned(), hint: HINT };
+        program.map(|program| Pgbench { program }).ok_or(missing)
     }
 
     /// `pgbench (PostgreSQL) 15.8`.
@@ -182,6 +184,20 @@ mod tests {
         let old: String =
             SAID.lines().filter(|l| !l.contains("failed")).map(|l| l.to_owned() + "\n").collect();
         assert_eq!(parse(&old).unwrap().failed, 0);
+    }
+
+    #[test]
+    fn the_first_place_that_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (empty, full) = (dir.path().join("empty"), dir.path().join("full"));
+        for place in [&empty, &full] {
+            fs::create_dir(place).unwrap();
+        }
+        fs::write(full.join("pgbench"), "").unwrap();
+        let found = Pgbench::find_in([empty.clone(), full.clone()].into_iter()).unwrap();
+        assert_eq!(found.program, full.join("pgbench"));
+        let error = Pgbench::find_in([empty].into_iter()).unwrap_err().to_string();
+        assert!(error.starts_with("the program \"pgbench\" was not found: it comes"), "{error}");
     }
 
     #[test]

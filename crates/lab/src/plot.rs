@@ -5,7 +5,7 @@
 //! and grey are renamed by the page's style sheet in a dark scheme ([`crate::html`]).
 
 use crate::LabError;
-use crate::format::number;
+use crate::format::short;
 use crate::report::{Figure, Group, Measurement};
 use plotters::backend::SVGBackend;
 use plotters::chart::{ChartBuilder, ChartContext};
@@ -144,7 +144,7 @@ fn draw(group: &Group, unit: &str) -> Result<String, DrawError> {
             .disable_y_axis()
             .y_labels(0)
             .x_labels(5)
-            .x_label_formatter(&|v| number(*v))
+            .x_label_formatter(&|v| short(*v))
             .x_desc(picture.unit)
             .label_style(text(HPos::Center, VPos::Top))
             .axis_style(FAINT)
@@ -222,7 +222,7 @@ fn draw_bar(
     }
     // Seven pixels behind the highest sample, wherever that is.
     let label = EmptyElement::at((s.highest.max(0.0), middle))
-        + Text::new(number(s.median), (7, 0), text(HPos::Left, VPos::Center));
+        + Text::new(short(s.median), (7, 0), text(HPos::Left, VPos::Center));
     area.draw(&label)
 }
 

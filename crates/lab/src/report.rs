@@ -60,6 +60,18 @@ impl Report {
         }
     }
 
+    /// What was compared: those who say the same of themselves together.
+    pub fn told_versions(&self) -> Vec<(String, &str)> {
+        let mut told: Vec<(String, &str)> = Vec::new();
+        for Version { subject, text } in &self.versions {
+            match told.iter_mut().find(|(_, t)| t == text) {
+                Some((subjects, _)) => *subjects = format!("{subjects}, {subject}"),
+                None => told.push((subject.clone(), text)),
+            }
+        }
+        told
+    }
+
     /// Adds a note, once.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
@@ -267,6 +279,17 @@ mod tests {
         assert_eq!(report.groups[0].find("s", "m").unwrap().samples, [1.0, 3.0]);
         assert_eq!(report.median("g", "s", "m"), Some(2.0));
         assert_eq!(report.median("g", "s", "other"), None);
-        assert_eq!(sample().versions.len(), 1);
+    }
+
+    #[test]
+    fn versions_are_told_once() {
+        let mut report = sample();
+        assert_eq!(report.versions.len(), 1);
+        report.version("PostgreSQL", "PostgreSQL 18");
+        let text = report.versions[0].text.clone();
+        report.version("Inkling off", &text);
+        let told = report.told_versions();
+        assert_eq!(told[0], ("Inkling frame, Inkling off".to_owned(), text.as_str()));
+        assert_eq!(told[1], ("PostgreSQL".to_owned(), "PostgreSQL 18"));
     }
 }

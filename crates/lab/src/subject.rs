@@ -48,17 +48,10 @@ impl Subject {
         Ok(Some(Subject { name: POSTGRESQL.to_owned(), kind }))
     }
 
-    /// Inkling under every policy that this build has, then PostgreSQL.
-    pub fn every_policy(work: &Workplace, params: &Params) -> Result<Vec<Subject>, LabError> {
-        let postgresql = Subject::postgresql(params)?;
-        let plain = Subject::inkling();
-        let server = plain.install(work)?.start(&Settings::new())?;
-        let known = "select count(*) from pg_settings where name = 'hint_policy'";
-        let ours = match server.connect()?.integer(known)? {
-            0 => vec![plain],
-            _ => POLICIES.iter().map(|p| Subject::policy(p)).collect(),
-        };
-        Ok(ours.into_iter().chain(postgresql).collect())
+    /// Inkling under every policy, the default first, then PostgreSQL.
+    pub fn every_policy(params: &Params) -> Result<Vec<Subject>, LabError> {
+        let ours = POLICIES.iter().map(|p| Subject::policy(p));
+        Ok(ours.chain(Subject::postgresql(params)?).collect())
     }
 
     pub fn name(&self) -> &str {

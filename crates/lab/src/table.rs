@@ -17,8 +17,8 @@ pub fn text(report: &Report) -> Result<String, LabError> {
     };
     put(&mut out, &format!("{}\n{}\n", report.title, report.question));
     put(&mut out, &report.machine.line());
-    for version in &report.versions {
-        put(&mut out, &format!("{}: {}", version.subject, version.text));
+    for (subjects, text) in report.told_versions() {
+        put(&mut out, &format!("{subjects}: {text}"));
     }
     let parameters = report.parameters.iter().map(|p| format!("{} = {}", p.name, p.value));
     put(&mut out, &parameters.collect::<Vec<_>>().join("; "));

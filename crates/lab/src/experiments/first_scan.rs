@@ -68,7 +68,7 @@ impl Experiment for FirstScan {
         let rows = params.rows.unwrap_or(ROWS);
         let rounds = params.rounds.unwrap_or(ROUNDS);
         let work = Workplace::new()?;
-        let subjects = Subject::every_policy(&work, params)?;
+        let subjects = Subject::every_policy(params)?;
         let sizes = sizes(rows);
         let mut report = Report::new(
             self.name(),
@@ -193,11 +193,10 @@ fn measure(
 }
 
 fn scan(client: &mut Client, subject: &Subject, rows: u64) -> Result<Scan, LabError> {
-    let pages = |client: &mut Client| match subject.is_postgresql() {
-        true => Ok(None),
-        false => {
-            client.integer_if_known("select pages_dirtied_by_hints from inkling_stat_visibility")
-        }
+    let pages = |client: &mut Client| {
+        // PostgreSQL's are counted apart.
+        let sql = "select pages_dirtied_by_hints from inkling_stat_visibility";
+        if subject.is_postgresql() { Ok(None) } else { client.integer(sql).map(Some) }
     };
     let dirty_before = pages(client)?;
     let wal_before = client.wal_position()?;

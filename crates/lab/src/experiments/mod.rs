@@ -1,11 +1,15 @@
 //! The experiments, one a file, and the list of them.
 
+mod async_commit;
 mod first_scan;
+mod tpcb;
+mod unlogged;
 
 use crate::{Experiment, LabError};
 
 /// Every experiment there is.
-static ALL: &[&dyn Experiment] = &[&first_scan::FirstScan];
+static ALL: &[&dyn Experiment] =
+    &[&first_scan::FirstScan, &async_commit::AsyncCommit, &unlogged::Unlogged];
 
 /// Every experiment, in the order in which they are told.
 pub fn all() -> &'static [&'static dyn Experiment] {
