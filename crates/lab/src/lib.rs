@@ -36,6 +36,7 @@
 //! | [`client`]     | one connection                                             |
 //! | [`pgbench`]    | pgbench, and what it says                                  |
 //! | [`subject`]    | who is compared                                            |
+//! | [`kernel`]     | a table inside this process, without SQL and wire          |
 
 pub mod client;
 mod error;
@@ -43,6 +44,7 @@ pub mod experiments;
 mod format;
 pub mod html;
 pub mod json;
+pub mod kernel;
 pub mod machine;
 pub mod pgbench;
 mod plot;

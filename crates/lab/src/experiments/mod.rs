@@ -2,14 +2,19 @@
 
 mod async_commit;
 mod first_scan;
+mod status_path;
 mod tpcb;
 mod unlogged;
 
 use crate::{Experiment, LabError};
 
 /// Every experiment there is.
-static ALL: &[&dyn Experiment] =
-    &[&first_scan::FirstScan, &async_commit::AsyncCommit, &unlogged::Unlogged];
+static ALL: &[&dyn Experiment] = &[
+    &first_scan::FirstScan,
+    &async_commit::AsyncCommit,
+    &unlogged::Unlogged,
+    &status_path::StatusPath,
+];
 
 /// Every experiment, in the order in which they are told.
 pub fn all() -> &'static [&'static dyn Experiment] {

@@ -250,6 +250,12 @@ pub fn lines(page: &Page) -> impl Iterator<Item = (SlotNo, Line)> + '_ {
     words.iter().enumerate().map(|(at, w)| (SlotNo::from_index(at), Line(u32::from_le_bytes(*w))))
 }
 
+/// How many tuples there are, by the line pointers alone.
+#[inline]
+pub fn tuple_count(page: &Page) -> usize {
+    lines(page).map(|(_, line)| usize::from(line.state() == LineState::Normal)).sum()
+}
+
 const fn line_at(slot: SlotNo) -> usize {
     HEADER_SIZE + LINE_SIZE * (slot.raw() as usize - 1)
 }

@@ -78,17 +78,11 @@ impl Visible {
     /// How many tuples of `page` that is.
     pub(super) fn count(&self, page: &Page) -> usize {
         match self {
-            Visible::All => tuple_count(page),
+            Visible::All => page::tuple_count(page),
             Visible::None => 0,
             Visible::These(slots) => slots.len(),
         }
     }
-}
-
-/// Tuples on a page, by its line pointers alone.
-#[inline]
-pub(super) fn tuple_count(page: &Page) -> usize {
-    page::lines(page).map(|(_, line)| usize::from(line.state() == LineState::Normal)).sum()
 }
 
 /// Decides a latched page. `take` gets it with the answer, still latched; what was learned is kept
@@ -103,7 +97,7 @@ pub(super) fn decide<T>(
     let whole = whole(&judge, &cx.snapshot, &page);
     if let Some((visible, level)) = whole.or_else(|| alike(&judge, &cx.snapshot, &page)) {
         if let Some(counters) = cx.state.counters() {
-            counters.tuples(level, tuple_count(&page) as u64);
+            counters.tuples(level, page::tuple_count(&page) as u64);
         }
         return Ok(take(&page, &visible));
     }
