@@ -9,7 +9,7 @@ use super::relations::{SYSTEM_RELATIONS, SystemRelation};
 use super::rows::{CatalogRow, array, system_relation, vector};
 use crate::functions::{self, Builtin, CastContext, CastHow, Operator, Volatility};
 use crate::types::{self, Datum, Oid, TypeRef};
-use inkling_storage::ids::RelId;
+use inkling_storage::ids::{RelId, Xid};
 
 /// The name of the one role and the one database that a new directory has.
 pub const POSTGRES: &str = "postgres";
@@ -200,6 +200,7 @@ fn relation_rows(relation: &'static SystemRelation) -> Vec<CatalogRow> {
         has_index: false,
         checks: 0,
         options: &[],
+        frozen: Xid::FIRST_NORMAL,
     };
     let mut rows = vec![described.class_row(relation.columns.len())];
     rows.extend(described.type_rows(Oid::INVALID));

@@ -5,7 +5,7 @@
 
 use super::rows::{CatalogRow, array, system_relation};
 use crate::types::{self, Datum, Oid, TypeRef};
-use inkling_storage::ids::RelId;
+use inkling_storage::ids::{RelId, Xid};
 
 /// A relation to be described.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct NewRelation<'a> {
     pub has_index: bool,
     pub checks: usize,
     pub options: &'a [(String, String)],
+    /// No xid below will be in it; invalid for what has no rows.
+    pub frozen: Xid,
 }
 
 #[derive(Clone, Debug)]
@@ -73,7 +75,7 @@ impl NewRelation<'_> {
             .bool("relispopulated", true)
             .bool("relhasrules", self.kind == 'v')
             .char("relreplident", if self.oid < Oid::FIRST_USER { 'n' } else { 'd' })
-            .set("relfrozenxid", Datum::Oid(3))
+            .set("relfrozenxid", super::frozen::stored(self.frozen))
             .set("relminmxid", Datum::Oid(1))
             .set("reloptions", options_array(self.options))
     }

@@ -1,8 +1,13 @@
 //! VACUUM and ANALYZE of one table: the heap and its indexes, then what the planner is told.
 //!
+//! VACUUM resolves xids that are older than `vacuum_freeze_min_age` (FREEZE: all that it can), and
+//! looks at all-visible pages too when the table's oldest is older than `vacuum_freeze_table_age`
+//! or page skipping is disabled. What it left is noted in [`FrozenXids`].
+//!
 //! ANALYZE measures rows and pages; it keeps no column statistics, and the planner guesses the
 //! rest.
 
+use super::frozen::{self, FrozenXids};
 use super::rows::system_relation;
 use super::{TableDef, heap_rel, store};
 use crate::analyze::statement::Vacuum;
@@ -10,40 +15,55 @@ use crate::error::Result;
 use crate::types::{Datum, Oid};
 use inkling_storage::btree::{self, BtreeRel};
 use inkling_storage::engine::Engine;
-use inkling_storage::heap::{self, PageScan, ReadCx, VacuumOpts, VisState};
+use inkling_storage::heap::{self, PageScan, ReadCx, VacuumOpts, VacuumStats, VisState};
 use inkling_storage::ids::{Fork, Xid};
 use inkling_storage::txn::Transaction;
 
 /// Pages that ANALYZE looks at, at most.
 const SAMPLE_PAGES: u32 = 3000;
 
+/// One VACUUM or ANALYZE.
+pub struct Maintenance<'a> {
+    pub statement: &'a Vacuum,
+    /// The setting vacuum_freeze_min_age.
+    pub freeze_min_age: u64,
+    /// The setting vacuum_freeze_table_age.
+    pub freeze_table_age: u64,
+    pub frozen: FrozenXids,
+    pub check_interrupt: &'a dyn Fn() -> Result<()>,
+}
+
 /// Carries out the statement on one table whose lock is held.
 pub fn maintain(
     engine: &Engine,
     tx: &mut Transaction,
     table: &TableDef,
-    statement: &Vacuum,
-    check_interrupt: &dyn Fn() -> Result<()>,
+    how: &mut Maintenance<'_>,
 ) -> Result<()> {
-    if statement.is_vacuum {
-        vacuum(engine, table, statement.freeze, check_interrupt)?;
+    if how.statement.is_vacuum {
+        vacuum(engine, table, how)?;
     }
     let rows = count_rows(engine, tx, table)?;
     let pages = engine.pool.block_count(table.rel, Fork::Main)?;
     remember(engine, tx, table, rows, pages)
 }
 
-fn vacuum(
-    engine: &Engine,
-    table: &TableDef,
-    freeze: bool,
-    check_interrupt: &dyn Fn() -> Result<()>,
-) -> Result<()> {
+fn vacuum(engine: &Engine, table: &TableDef, how: &mut Maintenance<'_>) -> Result<()> {
+    // Before the first page is read.
+    let bound = frozen::bound(engine);
+    let min_age = if how.statement.freeze { 0 } else { how.freeze_min_age };
     let opts = VacuumOpts {
-        freeze_below: if freeze { engine.txns.floor() } else { Xid::INVALID },
-        aggressive: freeze,
+        freeze_below: Xid::new(engine.txns.floor().raw().saturating_sub(min_age)),
+        aggressive: how.statement.freeze
+            || how.statement.disable_page_skipping
+            || how.frozen.age(engine, table.oid) >= how.freeze_table_age,
         ..VacuumOpts::default()
     };
+    let left = |stats: &VacuumStats| match stats.oldest_left.is_valid() {
+        true => stats.oldest_left.min(bound),
+        false => bound,
+    };
+    let check_interrupt = how.check_interrupt;
     // The heap's callbacks have the storage layer's errors; an interrupt is remembered.
     let mut interrupted = None;
     let outcome = heap::vacuum(
@@ -65,13 +85,19 @@ fn vacuum(
             }
         },
     );
-    match (interrupted, outcome) {
+    let stats = match (interrupted, outcome) {
         (Some(e), _) => return Err(e),
         (None, outcome) => outcome?,
     };
+    if stats.complete {
+        how.frozen.note(table.oid, left(&stats));
+    }
     if let Some((toast, _)) = table.toast {
-        let toast = heap::HeapRel::new(toast);
-        heap::vacuum(engine, &toast, opts, &mut |_| Ok(()), &mut |_| Ok(()))?;
+        let rel = heap::HeapRel::new(toast);
+        let stats = heap::vacuum(engine, &rel, opts, &mut |_| Ok(()), &mut |_| Ok(()))?;
+        if stats.complete {
+            how.frozen.note(Oid(toast.raw()), left(&stats));
+        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ pub mod cache;
 pub mod create;
 pub mod ddl;
 pub mod describe;
+pub mod frozen;
 pub mod info;
 pub mod load;
 pub mod maintain;

@@ -76,6 +76,12 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
         "select * from pg_catalog.inkling_stat_get_visibility()",
     ),
     ("pg_catalog", "pg_stat_wal", "select * from pg_catalog.pg_stat_get_wal()"),
+    (
+        "pg_catalog",
+        "pg_stat_slru",
+        "select name, blks_zeroed, blks_hit, blks_read, blks_written, blks_exists, flushes, \
+      truncates, stats_reset from pg_catalog.pg_stat_get_slru()",
+    ),
     ("pg_catalog", "pg_timezone_names", "select * from pg_catalog.pg_timezone_names()"),
     (
         "information_schema",

@@ -21,8 +21,8 @@ use super::{Session, no_transaction};
 use crate::analyze::statement::{IsolationLevel as SqlIsolation, TransactionModes};
 use crate::catalog::CatalogCache;
 use crate::error::{Result, Severity, SqlError, State};
-use inkling_storage::engine::Engine;
-use inkling_storage::ids::RelId;
+use inkling_storage::engine::{Engine, LogLevel};
+use inkling_storage::ids::{Lsn, RelId, Xid};
 use inkling_storage::lock::LockManager;
 use inkling_storage::txn::{CommitMode, IsolationLevel, Transaction, TxnHost, TxnManager};
 use inkling_storage::wal::Wal;
@@ -303,7 +303,9 @@ impl Session {
         };
         self.block = Block::Idle;
         self.after_transaction(outcome.is_ok());
+        let cut = self.clog_cut.take();
         let outcome = outcome?;
+        self.cut_clog(cut);
         if let Some(lsn) = outcome.lsn
             && (sync || !outcome.unlinks.is_empty())
         {
@@ -318,9 +320,20 @@ impl Session {
         Ok(())
     }
 
+    /// Lets go of the commit log that a VACUUM made needless. Its work stands if that fails.
+    fn cut_clog(&self, cut: Option<(Xid, Lsn)>) {
+        let Some((oldest, resolved_at)) = cut else { return };
+        let engine = &self.around.db.engine;
+        if let Err(e) = engine.cut_clog(oldest, resolved_at) {
+            let message = format!("could not cut the commit log below {oldest}: {e}");
+            engine.options().log(LogLevel::Warning, &message);
+        }
+    }
+
     /// Rolls back what there is.
     pub(super) fn abort_transaction(&mut self) {
         self.portals.clear();
+        self.clog_cut = None;
         if let Some(tx) = self.tx.take().map(RefCell::into_inner) {
             tx.abort(self.around.db.engine.as_ref());
         }

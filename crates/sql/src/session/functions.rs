@@ -82,6 +82,8 @@ fn session_call(around: &Around, name: &str, args: &[Datum]) -> Result<Option<Da
         "pg_trigger_depth" => Datum::Int4(0),
         "pg_notification_queue_usage" => Datum::Float8(0.0),
         "pg_stat_get_numscans" => Datum::Int8(0),
+        "age" => xid_age(around, args),
+        "pg_stat_reset_slru" => reset_slru(around, args),
         _ if name.starts_with("has_") && name.ends_with("_privilege") => Datum::Bool(true),
         "pg_has_role" => Datum::Bool(true),
         _ => return Ok(None),
@@ -140,6 +142,7 @@ pub(super) fn call_set(around: &Around, name: &str, args: &[Datum]) -> Result<Ve
         "pg_stat_get_activity" => Ok(activity(around)),
         "pg_lock_status" => Ok(locks(around)),
         "pg_stat_get_wal" => Ok(vec![wal_stats(around)]),
+        "pg_stat_get_slru" => Ok(vec![slru_stats(around)]),
         "pg_partition_ancestors"
         | "pg_get_publication_tables"
         | "pg_prepared_xact"
@@ -293,8 +296,47 @@ fn wal_stats(around: &Around) -> Vec<Datum> {
     ]
 }
 
+/// Microseconds from 1970 to 2000.
+const EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+/// The commit log is the one structure of its kind.
+fn slru_stats(around: &Around) -> Vec<Datum> {
+    let s = around.db.engine.txns.clog().stats();
+    let count = |n: u64| Datum::Int8(n as i64);
+    vec![
+        Datum::text("transaction"),
+        count(s.zeroed),
+        count(s.hit),
+        count(s.read),
+        count(s.written),
+        count(s.exists),
+        count(s.flushes),
+        count(s.truncates),
+        Datum::Timestamp(s.reset_micros.map_or(around.db.started, |at| at - EPOCH_MICROS)),
+    ]
+}
+
+/// NULL means all; of the other names that PostgreSQL knows there is nothing to reset.
+fn reset_slru(around: &Around, args: &[Datum]) -> Datum {
+    if text_arg(args, 0).is_none_or(|name| name == "transaction") {
+        let engine = &around.db.engine;
+        engine.txns.clog().reset_stats(engine.clock().now_unix_micros());
+    }
+    Datum::text("")
+}
+
+/// How many xids ago; the permanent ones are infinitely old.
+fn xid_age(around: &Around, args: &[Datum]) -> Datum {
+    let next = around.db.engine.txns.next_xid().raw() as u32;
+    match args.first() {
+        Some(Datum::Oid(xid)) if *xid < 3 => Datum::Int4(i32::MAX),
+        Some(Datum::Oid(xid)) => Datum::Int4(next.wrapping_sub(*xid) as i32),
+        _ => Datum::Null,
+    }
+}
+
 fn time_zones(around: &Around) -> Vec<Vec<Datum>> {
-    let now = around.clock_timestamp() + 946_684_800_000_000;
+    let now = around.clock_timestamp() + EPOCH_MICROS;
     let Ok(now) = jiff::Timestamp::from_microsecond(now) else { return Vec::new() };
     let zone_row = |name: jiff::tz::TimeZoneName| {
         let zone = jiff::tz::TimeZone::get(name.as_str()).ok()?;

@@ -57,7 +57,7 @@ use around::Around;
 use block::Block;
 use hashbrown::HashMap;
 use inkling_storage::heap::VisState;
-use inkling_storage::ids::Lsn;
+use inkling_storage::ids::{Lsn, Xid};
 use inkling_storage::txn::{Transaction, TxnSession};
 use inkling_storage::wait::WaitHandle;
 use prepared::SessionPlanEnv;
@@ -79,6 +79,8 @@ pub struct Session {
     own_catalog_at: u64,
     /// No byte of an answer leaves before the log is durable up to here.
     barrier: Lsn,
+    /// A VACUUM's find: no table has an xid below, as of a position of the log.
+    clog_cut: Option<(Xid, Lsn)>,
     statements: HashMap<String, Arc<Prepared>>,
     cache: StatementCache,
     portals: HashMap<String, Portal>,
@@ -104,6 +106,7 @@ impl Session {
             catalog_changed: false,
             own_catalog_at: 0,
             barrier: Lsn::INVALID,
+            clog_cut: None,
             statements: HashMap::new(),
             cache: StatementCache::default(),
             portals: HashMap::new(),

@@ -15,6 +15,8 @@ use crate::analyze::statement::{
 use crate::analyze::{self, bound::Expr};
 use crate::catalog::TableDef;
 use crate::catalog::ddl::{self, DdlContext, DdlHost, RowFn};
+use crate::catalog::frozen::FrozenXids;
+use crate::catalog::maintain::{self, Maintenance};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::exec::Step;
 use crate::exec::run::Running;
@@ -538,6 +540,14 @@ impl Session {
         }
         self.ensure_transaction()?;
         let catalog = self.catalog()?;
+        let engine = Arc::clone(&self.around.db.engine);
+        let age = |name: &str| {
+            let value = self.around.settings().get(name);
+            value.and_then(|v| v.parse::<u64>().ok()).unwrap_or_default()
+        };
+        let (min_age, table_age) = (age("vacuum_freeze_min_age"), age("vacuum_freeze_table_age"));
+        let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
+        let mut frozen = FrozenXids::load(&engine, tx)?;
         let targets: Vec<Arc<TableDef>> = match v.targets.is_empty() {
             false => v.targets.iter().map(|t| Arc::clone(&t.table)).collect(),
             true => {
@@ -553,9 +563,22 @@ impl Session {
             let Some(table) = self.catalog()?.table(table.oid).cloned() else { continue };
             let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
             let around = &self.around;
-            crate::catalog::maintain::maintain(&around.db.engine, tx, &table, v, &|| {
-                around.cancel.check()
-            })?;
+            let mut how = Maintenance {
+                statement: v,
+                freeze_min_age: min_age,
+                freeze_table_age: table_age,
+                frozen,
+                check_interrupt: &|| around.cancel.check(),
+            };
+            maintain::maintain(&engine, tx, &table, &mut how)?;
+            frozen = how.frozen;
+            tx.next_command()?;
+        }
+        if v.is_vacuum {
+            let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
+            let oldest = frozen.record(&engine, tx)?;
+            // Before the commit's record: who has a snapshot from there on met no unresolved xid.
+            self.clog_cut = oldest.map(|oldest| (oldest, engine.wal.inserted()));
         }
         self.finish_definition()?;
         Ok(None)

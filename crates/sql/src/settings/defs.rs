@@ -655,6 +655,22 @@ pub static SETTINGS: &[SettingDef] = &[
         "Shows the size of write ahead log segments.",
     ),
     def(
+        "vacuum_freeze_min_age",
+        int(0, 1_000_000_000, Unit::None),
+        "50000000",
+        User,
+        CLIENT,
+        "Minimum age at which VACUUM should freeze a table row.",
+    ),
+    def(
+        "vacuum_freeze_table_age",
+        int(0, 2_000_000_000, Unit::None),
+        "150000000",
+        User,
+        CLIENT,
+        "Age at which VACUUM should scan whole table to freeze tuples.",
+    ),
+    def(
         "wal_writer_delay",
         int(1, 10_000, Unit::Ms),
         "200",

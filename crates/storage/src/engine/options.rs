@@ -112,7 +112,7 @@ impl EngineOptions {
         wal
     }
 
-    pub(crate) fn log(&self, level: LogLevel, message: &str) {
+    pub fn log(&self, level: LogLevel, message: &str) {
         (self.log_sink)(level, message);
     }
 }

@@ -7,7 +7,7 @@ use crate::analyze::statement::{
 };
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row, system_attribute_rows};
 use crate::catalog::rows::{CatalogRow, array, system_relation};
-use crate::catalog::{ColumnDef, Persistence, RelationKind, TableDef};
+use crate::catalog::{ColumnDef, Persistence, RelationKind, TableDef, frozen};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{self, Datum, Oid};
 use inkling_storage::ids::RelId;
@@ -144,6 +144,7 @@ fn write_rows(cx: &mut DdlContext<'_>, table: &TableDef, c: &CreateTable) -> Res
         has_index: c.constraints.iter().any(keyed) || !c.indexes.is_empty(),
         checks,
         options: &table.options,
+        frozen: frozen::bound(cx.engine),
     };
     let array_type = cx.new_oid()?;
     let mut rows = vec![relation.class_row(table.columns.len())];

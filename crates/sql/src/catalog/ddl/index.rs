@@ -21,7 +21,7 @@ use crate::types::{self, Datum, Oid};
 use inkling_storage::btree::{self, BtreeRel};
 use inkling_storage::engine::Engine;
 use inkling_storage::heap::{self, BuildItem, PageScan};
-use inkling_storage::ids::{BlockNo, Fork, RelId, RowId};
+use inkling_storage::ids::{BlockNo, Fork, RelId, RowId, Xid};
 use std::sync::Arc;
 
 /// An index to be made, alone or for a constraint.
@@ -132,6 +132,7 @@ fn write_rows(cx: &mut DdlContext<'_>, table: &TableDef, new: &NewIndex, rel: Re
         has_index: false,
         checks: 0,
         options: &spec.options,
+        frozen: Xid::INVALID,
     };
     let mut rows = vec![relation.class_row(spec.columns.len() + spec.include.len())];
     let included = spec.include.iter().filter_map(|n| table.columns.get(*n as usize - 1));

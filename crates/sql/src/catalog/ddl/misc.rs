@@ -11,7 +11,7 @@ use crate::catalog::rows::{CatalogRow, system_relation};
 use crate::catalog::{RelationKind, scram};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{self, Datum, Oid};
-use inkling_storage::ids::RelId;
+use inkling_storage::ids::{RelId, Xid};
 
 pub fn create_schema(cx: &mut DdlContext<'_>, c: &CreateSchema) -> Result<()> {
     if cx.catalog.schema_names.contains_key(&c.name) {
@@ -129,6 +129,7 @@ fn view_rows(
             has_index: false,
             checks: 0,
             options: &c.options,
+            frozen: Xid::INVALID,
         };
         rows.push(relation.class_row(c.columns.len()));
         rows.extend(relation.type_rows(cx.new_oid()?));
