@@ -121,13 +121,14 @@ fn table(rows: &[Vec<String>], class: impl Fn(usize) -> &'static str) -> String 
 
 /// Machine, versions and parameters.
 fn facts(report: &Report) -> String {
-    let machine = ("Machine".to_owned(), report.machine.line());
+    let machine = [("Machine", report.machine.line()), ("When", report.measured_at.clone())];
+    let machine = machine.map(|(name, value)| (name.to_owned(), value));
     let versions = report.told_versions().into_iter().map(|(s, t)| (s, t.to_owned()));
     let parameters = report.parameters.iter().map(|p| (p.name.clone(), p.value.clone()));
     let row = |(name, value): (String, String)| {
         format!("<tr><td>{}</td><td>{}</td></tr>\n", escape(&name), escape(&value))
     };
-    let rows = std::iter::once(machine).chain(versions).chain(parameters).map(row);
+    let rows = machine.into_iter().chain(versions).chain(parameters).map(row);
     let rows: String = rows.collect();
     format!(
         "<div class=\"scroll\">\n<table class=\"facts\">\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"

@@ -85,6 +85,11 @@ impl Process {
 
     /// Asks it to stop and waits; kills it when it takes longer than [`PATIENCE`].
     pub fn stop(&mut self) -> io::Result<ExitStatus> {
+        self.end(self.stop)
+    }
+
+    /// The same, with another signal.
+    pub fn end(&mut self, signal: Signal) -> io::Result<ExitStatus> {
         let begun = Instant::now();
         let mut asked = false;
         loop {
@@ -93,7 +98,7 @@ impl Process {
             }
             // Not reaped, so the id is still the child's.
             if !asked {
-                kill_process(self.pid, self.stop)?;
+                kill_process(self.pid, signal)?;
                 asked = true;
             } else if begun.elapsed() > PATIENCE {
                 self.child.kill()?;

@@ -26,6 +26,8 @@ pub struct Report {
     pub title: String,
     pub question: String,
     pub machine: Machine,
+    /// When the experiment began, in UTC.
+    pub measured_at: String,
     pub versions: Vec<Version>,
     pub parameters: Vec<Parameter>,
     pub groups: Vec<Group>,
@@ -41,6 +43,7 @@ impl Report {
             title: title.to_owned(),
             question: question.to_owned(),
             machine: Machine::this(),
+            measured_at: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
             versions: Vec::new(),
             parameters: Vec::new(),
             groups: Vec::new(),

@@ -88,6 +88,14 @@ impl Server {
         Client::connect(&self.subject, self.port)
     }
 
+    /// Stops it at once, as a crash would, since nobody will want its directory: a last checkpoint
+    /// would only take time.
+    pub fn discard(mut self) -> Result<(), LabError> {
+        let ended = self.process.end(Signal::QUIT);
+        ended.map(drop).map_err(LabError::io("stop the writer of", &self.log))?;
+        process::check_interrupted()
+    }
+
     /// Stops it in good order; an error when it did not end well.
     pub fn stop(mut self) -> Result<(), LabError> {
         let status = self.process.stop().map_err(LabError::io("stop the writer of", &self.log))?;

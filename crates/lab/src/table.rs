@@ -1,15 +1,15 @@
 //! The report as text, for a terminal: aligned columns, the median and (lowest - highest).
 
+use crate::Report;
 use crate::format::number;
 use crate::report::{Bound, Goal, Group, Measurement};
-use crate::{LabError, Report};
 use std::fmt::Write;
 
 /// What stands where nothing was measured.
 pub const NOTHING: &str = "-";
 
 /// The whole report.
-pub fn text(report: &Report) -> Result<String, LabError> {
+pub fn text(report: &Report) -> String {
     let mut out = String::new();
     let put = |out: &mut String, line: &str| {
         out.push_str(line);
@@ -17,6 +17,7 @@ pub fn text(report: &Report) -> Result<String, LabError> {
     };
     put(&mut out, &format!("{}\n{}\n", report.title, report.question));
     put(&mut out, &report.machine.line());
+    put(&mut out, &report.measured_at);
     for (subjects, text) in report.told_versions() {
         put(&mut out, &format!("{subjects}: {text}"));
     }
@@ -33,7 +34,7 @@ pub fn text(report: &Report) -> Result<String, LabError> {
     for note in &report.notes {
         put(&mut out, &format!("\nNote: {note}"));
     }
-    Ok(out)
+    out
 }
 
 /// The group as cells: a row a subject, a column a metric, the heads first.
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_report_tells_everything() {
-        let text = text(&sample()).unwrap();
+        let text = text(&sample());
         let times = "\nTime\n                       first, ms        later, ms\n  \
                      Inkling frame  141 (140 - 143)  139 (138 - 140)\n  \
                      PostgreSQL               2,083                -\n";

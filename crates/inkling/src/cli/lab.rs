@@ -6,9 +6,8 @@
 use super::Outcome;
 use clap::Args;
 use inkling_lab::process::Signals;
-use inkling_lab::{Experiment, Params, Progress, Report, html, json, table};
-use std::fs::File;
-use std::io::Write;
+use inkling_lab::{Experiment, LabError, Params, Progress, Report, html, json, table};
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -49,11 +48,16 @@ pub fn lab(args: &LabArgs) -> Outcome<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let experiment = inkling_lab::find(&args.name).map_err(|e| e.to_string())?;
-    let (json_file, html_file) = (create(args.json.as_deref())?, create(args.html.as_deref())?);
+    let json_file = args.json.as_deref().map(Kept::new).transpose()?;
+    let html_file = args.html.as_deref().map(Kept::new).transpose()?;
     let report = run(experiment, &params(args))?;
-    print!("{}", table::text(&report).map_err(|e| e.to_string())?);
-    keep(json_file, &report, json::write)?;
-    keep(html_file, &report, html::page)?;
+    print!("{}", table::text(&report));
+    if let Some(kept) = json_file {
+        kept.write(json::write(&report))?;
+    }
+    if let Some(kept) = html_file {
+        kept.write(html::page(&report))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,22 +92,35 @@ fn list(all: &[&dyn Experiment]) -> String {
     out
 }
 
-type Kept<'a> = Option<(&'a Path, File)>;
-
-fn create(path: Option<&Path>) -> Outcome<Kept<'_>> {
-    let Some(path) = path else { return Ok(None) };
-    let file = File::create(path).map_err(|e| cannot_write(path, &e))?;
-    Ok(Some((path, file)))
+/// A file that can be written, and is not touched before there is something to write.
+struct Kept<'a> {
+    path: &'a Path,
+    /// It was not there before.
+    made: bool,
 }
 
-fn keep(
-    kept: Kept<'_>,
-    report: &Report,
-    form: impl Fn(&Report) -> Result<String, inkling_lab::LabError>,
-) -> Outcome<()> {
-    let Some((path, mut file)) = kept else { return Ok(()) };
-    let text = form(report).map_err(|e| e.to_string())?;
-    file.write_all(text.as_bytes()).map_err(|e| cannot_write(path, &e))
+impl<'a> Kept<'a> {
+    fn new(path: &'a Path) -> Outcome<Kept<'a>> {
+        let made = !path.exists();
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        open.map_err(|e| cannot_write(path, &e))?;
+        Ok(Kept { path, made })
+    }
+
+    fn write(mut self, text: Result<String, LabError>) -> Outcome<()> {
+        let text = text.map_err(|e| e.to_string())?;
+        self.made = false;
+        fs::write(self.path, text).map_err(|e| cannot_write(self.path, &e))
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        if self.made {
+            // An empty file is all that could stay.
+            let _removed = fs::remove_file(self.path);
+        }
+    }
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> String {
@@ -113,6 +130,21 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_that_does_not_come_leaves_the_files_as_they_were() {
+        let name = format!("inkling-lab-kept-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        drop(Kept::new(&path).expect("it can be made"));
+        assert!(!path.exists());
+        Kept::new(&path).expect("it can be made").write(Ok("old".to_owned())).expect("written");
+        drop(Kept::new(&path).expect("it is there"));
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "old");
+        Kept::new(&path).expect("it is there").write(Ok("n".to_owned())).expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "n");
+        fs::remove_file(&path).expect("it is there");
+        assert!(Kept::new(Path::new("/nowhere/file")).is_err());
+    }
 
     #[test]
     fn the_list_has_a_line_each() {

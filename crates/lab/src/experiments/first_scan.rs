@@ -170,7 +170,7 @@ fn measure(
         later.push(scan(&mut client, subject, rows)?);
     }
     drop(client);
-    server.stop()?;
+    server.discard()?;
     let name = subject.name();
     let ms: Vec<f64> = later.iter().map(|s| s.ms).collect();
     let wal: Vec<f64> = later.iter().map(|s| s.wal_bytes).collect();
@@ -239,7 +239,7 @@ fn explain(
         report.group(&dirtied(size), Figure::Bars).add(subject.name(), metric, "pages", &[pages]);
     }
     drop(client);
-    server.stop()
+    server.discard()
 }
 
 /// The whole plan's dirtied blocks: those of its top node.

@@ -89,6 +89,8 @@ impl Bench {
         let settings = common_settings(self.buffers(), self.clients);
         let server = installed.start(&settings)?;
         self.pgbench.load(work, &server, self.scale, unlogged)?;
+        // Here it may take its time; a stop may not.
+        server.connect()?.execute("checkpoint")?;
         server.stop()?;
         Ok(Loaded { name: name.to_owned(), installed, settings })
     }
@@ -125,6 +127,7 @@ impl Bench {
         let wal_bytes = client.wal_position()?.saturating_sub(wal_before) as f64;
         let refused_after = refused(&mut client, ours)?;
         let version = client.version()?;
+        client.execute("checkpoint")?;
         drop(client);
         server.stop()?;
         let refused = refused_before.zip(refused_after).map(|(b, a)| (a - b) as f64);
