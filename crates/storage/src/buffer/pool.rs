@@ -43,7 +43,7 @@ impl LogFlush for Wal {
 
 /// Called with the copy of a page that is about to be written; see `heap/` for its use: hints of
 /// transactions whose fate is durable.
-pub type WriteBackHook = dyn Fn(&mut Page, PageId) + Send + Sync;
+pub type WriteBackHook = dyn Fn(&mut Page, PageId) -> Lsn + Send + Sync;
 
 /// How a pool is made.
 #[derive(Clone, Debug)]

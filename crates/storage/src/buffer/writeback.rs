@@ -4,6 +4,9 @@
 //!   frame ──copy, share latch──> copy ──log flushed to its LSN──> hints ──> checksum ──> file
 //! ```
 //!
+//! Whoever prepares the copy looks at every tuple and may find that all of them are visible to
+//! everybody; the frame then gets that as its summary, unless the page has changed meanwhile.
+//!
 //! The page in memory is not touched, and can change again as soon as the copy is taken. `DIRTY`
 //! stays until the write has succeeded, so that a checkpoint that meets the frame meanwhile waits
 //! for it; it stays for good if the page changed since the copy, or if the write failed.
@@ -15,7 +18,7 @@ use super::frames::{CHECKPOINT, DIRTY, JUST_DIRTIED, PIN_MASK, TAGGED, UNLOGGED,
 use super::guards::PinGuard;
 use super::pool::BufferPool;
 use crate::error::Result;
-use crate::ids::{PageId, RelId};
+use crate::ids::{Lsn, PageId, RelId};
 use crate::page::Page;
 use crate::sync::atomic::Ordering;
 
@@ -77,8 +80,14 @@ impl BufferPool {
         let id = desc.tag();
         desc.clear(JUST_DIRTIED);
         let mut copy = Page::clone(&page);
+        let changes = desc.extras.change_counter();
         drop(page);
-        self.write_copy(&mut copy, id, flags & UNLOGGED == 0)?;
+        let summary = self.write_copy(&mut copy, id, flags & UNLOGGED == 0)?;
+        if summary.is_valid()
+            && let Some(_page) = self.frames.try_share(frame)
+        {
+            desc.extras.set_summary(summary, changes);
+        }
         let mut seen = desc.flags();
         loop {
             let clean = if seen & JUST_DIRTIED == 0 { DIRTY } else { 0 };
@@ -90,18 +99,18 @@ impl BufferPool {
         Ok(true)
     }
 
-    /// WAL, hints, checksum, write: in this order, on a private copy.
-    fn write_copy(&self, copy: &mut Page, id: PageId, logged: bool) -> Result<()> {
+    /// WAL, hints, checksum, write: in this order, on a private copy. The result is the page's
+    /// summary, if looking at it gave one.
+    fn write_copy(&self, copy: &mut Page, id: PageId, logged: bool) -> Result<Lsn> {
         if logged && let Some(log) = self.log.get() {
             log.flush_to(copy.lsn())?;
         }
-        if let Some(hook) = self.hook.get() {
-            hook(copy, id);
-        }
+        let summary = self.hook.get().map_or(Lsn::INVALID, |hook| hook(copy, id));
         copy.stamp_checksum(id.block);
         let file = self.files.get(id.rel, id.fork)?;
         self.counters.writes.add();
-        self.files.write(&file, id.block, copy)
+        self.files.write(&file, id.block, copy)?;
+        Ok(summary)
     }
 
     /// Writes one page now, if it is in memory and dirty.

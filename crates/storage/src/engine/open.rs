@@ -154,7 +154,7 @@ fn assemble(
     let (fates, durable, kept) = (txns.clone(), Arc::clone(&wal), Arc::clone(&heap));
     pool.set_write_back_hook(Box::new(move |copy, _| {
         let (policy, totals) = (kept.hint_policy(), &kept.visibility);
-        crate::heap::prepare_copy(copy, &fates, durable.flushed(), policy, totals);
+        crate::heap::prepare_copy(copy, &fates, durable.flushed(), policy, totals)
     }));
     let log = ChangeLog::new(Arc::clone(&wal), options.full_page_writes);
     let data = *control.data();

@@ -15,6 +15,7 @@
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
+use crate::txn::StatusSource;
 
 /// The levels, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,17 @@ pub enum Level {
     SessionCache,
     Window,
     CommitLog,
+}
+
+impl Level {
+    #[inline]
+    pub(super) fn of(source: StatusSource) -> Level {
+        match source {
+            StatusSource::SessionCache => Level::SessionCache,
+            StatusSource::Window => Level::Window,
+            StatusSource::CommitLog => Level::CommitLog,
+        }
+    }
 }
 
 const LEVELS: usize = Level::CommitLog as usize + 1;

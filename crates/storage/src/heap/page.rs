@@ -48,8 +48,6 @@ pub(super) const MASK2_AT: usize = 20;
 pub(super) const HOFF_AT: usize = 22;
 pub(super) const BITMAP_AT: usize = 23;
 
-// Both ids in one word: see `common_inserter`.
-const _: () = assert!(XMIN_AT == 0 && XMAX_AT == 4);
 const _: () = assert!(XMAX_AT == XMIN_AT + 4 && CID_AT == XMAX_AT + 4);
 const _: () = assert!(NEXT_BLOCK_AT == CID_AT + 4 && NEXT_SLOT_AT == NEXT_BLOCK_AT + 4);
 const _: () = assert!(MASK_AT == NEXT_SLOT_AT + 2 && MASK2_AT == MASK_AT + 2);
@@ -286,20 +284,36 @@ pub(super) fn tuple_at(page: &Page, line: Line) -> Option<TupleRef<'_>> {
     TupleRef::new(page.bytes().get(from..from + usize::from(line.len()))?)
 }
 
+/// What visibility needs of a tuple's header, read without looking at the rest of it.
+#[derive(Clone, Copy)]
+pub(super) struct Ids {
+    /// Offsets from the page's base.
+    pub xmin: u32,
+    pub xmax: u32,
+    pub mask: u16,
+}
+
+/// The ids of the tuple that a normal line pointer names; `None` when it exceeds the page.
+#[inline]
+pub(super) fn ids_at(page: &Page, line: Line) -> Option<Ids> {
+    const MASK_END: usize = MASK_AT + 2;
+    let head = page.bytes().get(usize::from(line.offset())..)?.first_chunk::<MASK_END>()?;
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let mask = u16::from_le_bytes([head[MASK_AT], head[MASK_AT + 1]]);
+    Some(Ids { xmin: word(XMIN_AT), xmax: word(XMAX_AT), mask })
+}
+
 /// The inserter of every tuple, as an offset, if they all have the same one and none has an xmax.
 #[inline]
 pub(super) fn common_inserter(page: &Page) -> Option<u32> {
-    const ENDS: usize = XMAX_AT + 4;
     let mut common = None;
     for (_, line) in lines(page).filter(|(_, line)| line.state() == LineState::Normal) {
-        let head = page.bytes().get(usize::from(line.offset())..)?.first_chunk::<ENDS>()?;
-        let both = u64::from_le_bytes(*head);
-        if *common.get_or_insert(both) != both {
+        let ids = ids_at(page, line)?;
+        if *common.get_or_insert(ids.xmin) != ids.xmin || ids.xmax != OFFSET_INVALID {
             return None;
         }
     }
-    let both = common?;
-    (both >> 32 == u64::from(OFFSET_INVALID)).then_some(both as u32)
+    common
 }
 
 /// Like [`tuple`], for a slot that must hold one.

@@ -21,9 +21,8 @@
 
 use super::counters::{Level, PageCounts};
 use super::hints::{Learned, keep};
-use super::page::{self, ALL_VISIBLE, LineState, MAX_SLOTS, OFFSET_FROZEN, OFFSET_INVALID};
+use super::page::{self, ALL_VISIBLE, Ids, LineState, MAX_SLOTS, OFFSET_FROZEN, OFFSET_INVALID};
 use super::read::ReadCx;
-use super::tuple::TupleRef;
 use super::visibility::{
     ALWAYS, Judge, Seen, XMAX_ABORTED, XMAX_COMMITTED, XMIN_ABORTED, XMIN_COMMITTED,
 };
@@ -33,7 +32,8 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::{Lsn, SlotNo, Xid};
 use crate::page::Page;
-use crate::txn::{OwnXid, Snapshot, XidStatus};
+use crate::txn::{Fates, OwnXid, Snapshot, XidStatus};
+use smallvec::SmallVec;
 
 const WORDS: usize = MAX_SLOTS.div_ceil(64);
 
@@ -204,19 +204,28 @@ struct Pass<'a> {
     lsn: Lsn,
     visible: Slots,
     /// Tuples that hints did not decide.
-    open: [u16; MAX_SLOTS],
-    open_count: usize,
+    open: SmallVec<[Open; 8]>,
     learned: Vec<Learned>,
     counts: PageCounts,
     /// Every snapshot from here on sees every tuple; invalid: some tuple is not of that kind.
     summary: Lsn,
 }
 
+/// A tuple that hints did not decide.
+#[derive(Clone, Copy)]
+struct Open {
+    slot: SlotNo,
+    /// Inserter, as an offset from the page's base.
+    xmin: u32,
+    /// Only the inserter is in question: nobody deleted it, or that is known to be void.
+    plain: bool,
+}
+
 /// What hints say about a tuple.
 enum ByHint {
     Seen(Level),
     Unseen(Level),
-    Open,
+    Open { plain: bool },
 }
 
 impl<'a> Pass<'a> {
@@ -227,8 +236,7 @@ impl<'a> Pass<'a> {
             base: page.base(),
             lsn: page.lsn(),
             visible: Slots::default(),
-            open: [0; MAX_SLOTS],
-            open_count: 0,
+            open: SmallVec::new(),
             learned: Vec::new(),
             counts: PageCounts::default(),
             summary: ALWAYS,
@@ -240,11 +248,11 @@ impl<'a> Pass<'a> {
         let frame = page.frame();
         let twins = self.judge.policy.uses_frames();
         for (slot, line) in page::lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
-            let t = page::tuple_at(page, line)
+            let ids = page::ids_at(page, line)
                 .ok_or(page::bad("tuple exceeds the page", slot))
                 .map_err(bad_page(page.id()))?;
             let volatile = if twins { frame.hint(slot) } else { 0 };
-            match self.hinted(&t, volatile) {
+            match self.hinted(ids, volatile) {
                 ByHint::Seen(level) => {
                     self.counts.add(level);
                     self.visible.add(slot);
@@ -254,9 +262,11 @@ impl<'a> Pass<'a> {
                     self.counts.add(level);
                     self.summary = Lsn::INVALID;
                 }
-                ByHint::Open => {
-                    self.open[self.open_count] = slot.raw();
-                    self.open_count += 1;
+                ByHint::Open { plain } => {
+                    if self.open.is_empty() {
+                        self.open.reserve(page::slot_count(page));
+                    }
+                    self.open.push(Open { slot, xmin: ids.xmin, plain });
                 }
             }
         }
@@ -264,64 +274,92 @@ impl<'a> Pass<'a> {
     }
 
     #[inline]
-    fn hinted(&self, t: &TupleRef<'_>, volatile: u8) -> ByHint {
-        let hints = self.judge.hints(t, volatile);
-        let level = |bits| Judge::hint_level(t, bits);
+    fn hinted(&self, ids: Ids, volatile: u8) -> ByHint {
+        let hints = self.judge.hints(ids.mask, volatile);
+        let level = |bits| Judge::hint_level(ids.mask, bits);
         let below_floor = |offset| page::xid_at(self.base, offset) < self.snapshot.floor;
-        let born = match t.xmin_offset() {
+        let plain = ids.xmax == OFFSET_INVALID
+            || ids.mask & page::XMAX_LOCK_ONLY != 0
+            || hints & XMAX_ABORTED != 0;
+        let born = match ids.xmin {
             OFFSET_FROZEN => Level::TupleHint,
             OFFSET_INVALID => return ByHint::Unseen(Level::Own),
             _ if hints & XMIN_ABORTED != 0 => return ByHint::Unseen(level(XMIN_ABORTED)),
             offset if hints & XMIN_COMMITTED != 0 && below_floor(offset) => level(XMIN_COMMITTED),
-            _ => return ByHint::Open,
+            _ => return ByHint::Open { plain },
         };
-        match t.xmax_offset() {
-            OFFSET_INVALID => ByHint::Seen(born),
-            _ if t.is_lock_only() || hints & XMAX_ABORTED != 0 => ByHint::Seen(born),
-            offset if hints & XMAX_COMMITTED != 0 && below_floor(offset) => {
-                ByHint::Unseen(born.max(level(XMAX_COMMITTED)))
-            }
-            _ => ByHint::Open,
+        if plain {
+            ByHint::Seen(born)
+        } else if hints & XMAX_COMMITTED != 0 && below_floor(ids.xmax) {
+            ByHint::Unseen(born.max(level(XMAX_COMMITTED)))
+        } else {
+            ByHint::Open { plain: false }
         }
     }
 
-    /// Second pass: the rest, by what became of their transactions. Tuples that one transaction
-    /// inserted side by side are judged together.
+    /// Second pass: the rest, by what became of their transactions.
     fn by_status(&mut self, page: &ShareGuard<'_>) {
-        let frame = page.frame();
+        let open = std::mem::take(&mut self.open);
+        self.learned.reserve(open.len());
+        let mut fates = Fates::new(self.judge.txns);
         let memo = self.judge.state.cache.is_on();
-        let twins = self.judge.policy.uses_frames();
+        // Tuples that one transaction inserted side by side are judged together.
         let mut last: Option<(u32, Seen)> = None;
-        for at in 0..self.open_count {
-            let slot = SlotNo::new(self.open[at]);
-            let Some(t) = page::line(page, slot).and_then(|l| page::tuple_at(page, l)) else {
-                continue;
-            };
-            let plain = t.xmax_offset() == OFFSET_INVALID;
+        for tuple in &open {
             let seen = match last {
-                Some((xmin, seen)) if plain && xmin == t.xmin_offset() => seen,
-                _ => {
-                    let volatile = if twins { frame.hint(slot) } else { 0 };
-                    self.judge.mvcc(self.snapshot, &t, self.base, volatile, self.lsn)
-                }
+                Some((xmin, seen)) if tuple.plain && xmin == tuple.xmin => seen,
+                _ if tuple.plain => self.inserted(&mut fates, page, *tuple),
+                _ => self.judged(page, tuple.slot),
             };
             // One's own are judged by command ids, each by its own.
-            let alike = memo && plain && seen.level != Level::Own;
-            last = alike.then(|| {
+            if memo && tuple.plain && seen.level != Level::Own {
                 let level = seen.level.min(Level::SessionCache);
-                (t.xmin_offset(), Seen { level, ..seen })
-            });
-            self.settle(slot, seen);
+                last = Some((tuple.xmin, Seen { level, ..seen }));
+            }
+            self.settle(tuple.slot, seen);
         }
+    }
+
+    /// A tuple of which only the inserter is in question.
+    #[inline]
+    fn inserted(&self, fates: &mut Fates<'_>, page: &ShareGuard<'_>, tuple: Open) -> Seen {
+        let judge = self.judge;
+        let xid = page::xid_at(self.base, tuple.xmin);
+        if tuple.xmin == OFFSET_FROZEN || judge.tx.is_own(xid) != OwnXid::NotOwn {
+            return self.judged(page, tuple.slot);
+        }
+        let (fate, level) = judge.next_fate(fates, xid, self.snapshot.floor);
+        let no = |learned| Seen { visible: false, learned, since: Lsn::INVALID, level };
+        match fate {
+            XidStatus::InProgress => no(0),
+            XidStatus::Aborted => no(judge.aborted(XMIN_ABORTED)),
+            XidStatus::Committed(stamp) => {
+                let learned = judge.committed(stamp, self.lsn, XMIN_COMMITTED);
+                if self.snapshot.covers(stamp) {
+                    Seen { visible: true, learned, since: judge.since(stamp), level }
+                } else {
+                    no(learned)
+                }
+            }
+        }
+    }
+
+    /// A tuple with more to ask about, asked as single ones are.
+    #[cold]
+    fn judged(&self, page: &ShareGuard<'_>, slot: SlotNo) -> Seen {
+        let Some(t) = page::tuple(page, slot) else {
+            let level = Level::Own;
+            return Seen { visible: false, learned: 0, since: Lsn::INVALID, level };
+        };
+        let twins = self.judge.policy.uses_frames();
+        let volatile = if twins { page.frame().hint(slot) } else { 0 };
+        self.judge.mvcc(self.snapshot, &t, self.base, volatile, self.lsn)
     }
 
     #[inline]
     fn settle(&mut self, slot: SlotNo, seen: Seen) {
         self.counts.add(seen.level);
         if seen.learned != 0 {
-            if self.learned.is_empty() {
-                self.learned.reserve(self.open_count);
-            }
             self.learned.push((slot, seen.learned));
         }
         if seen.visible {

@@ -39,8 +39,8 @@ use crate::engine::Engine;
 use crate::ids::{CommandId, Lsn, Xid};
 use crate::sync::Arc;
 use crate::txn::{
-    CommitStamp, OwnXid, Snapshot, StatusCache, StatusCacheKind, StatusSource, Transaction,
-    TxnManager, XidStatus,
+    CommitStamp, Fates, OwnXid, Snapshot, StatusCache, StatusCacheKind, Transaction, TxnManager,
+    XidStatus,
 };
 
 /// The four hint bits of a slot, as the buffer frame keeps them.
@@ -177,27 +177,35 @@ impl<'a> Judge<'a> {
     #[inline]
     pub(super) fn fate(&self, xid: Xid, floor: Xid) -> (XidStatus, Level) {
         let (status, source) = self.state.cache.status(self.txns, xid, floor);
-        let level = match source {
-            StatusSource::SessionCache => Level::SessionCache,
-            StatusSource::Window => Level::Window,
-            StatusSource::CommitLog => Level::CommitLog,
-        };
-        (status, level)
+        (status, Level::of(source))
+    }
+
+    /// As [`Self::fate`], one of many questions in a row.
+    #[inline]
+    pub(super) fn next_fate(
+        &self,
+        fates: &mut Fates<'_>,
+        xid: Xid,
+        floor: Xid,
+    ) -> (XidStatus, Level) {
+        let ask = |xid| fates.status(xid);
+        let (status, source) = self.state.cache.status_by(self.txns, xid, floor, ask);
+        (status, Level::of(source))
     }
 
     /// The hints of a tuple that this policy allows to use.
     #[inline]
-    pub(super) fn hints(&self, t: &TupleRef<'_>, volatile: u8) -> u8 {
+    pub(super) fn hints(&self, mask: u16, volatile: u8) -> u8 {
         if !self.policy.uses_hints() {
             return 0;
         }
-        ((t.mask() & page::HINTS) >> HINT_SHIFT) as u8 | volatile
+        ((mask & page::HINTS) >> HINT_SHIFT) as u8 | volatile
     }
 
-    /// Which of the two kinds of hints knew.
+    /// Which of the two kinds of hints knew, for a tuple with this mask.
     #[inline]
-    pub(super) fn hint_level(t: &TupleRef<'_>, bit: u8) -> Level {
-        let on_page = ((t.mask() & page::HINTS) >> HINT_SHIFT) as u8 & bit != 0;
+    pub(super) fn hint_level(mask: u16, bit: u8) -> Level {
+        let on_page = ((mask & page::HINTS) >> HINT_SHIFT) as u8 & bit != 0;
         if on_page { Level::TupleHint } else { Level::FrameHint }
     }
 
@@ -213,7 +221,7 @@ impl<'a> Judge<'a> {
 
     /// The hint bit for a commit, if it may be kept now, given the page's last change.
     #[inline]
-    fn committed(&self, stamp: CommitStamp, page_lsn: Lsn, bit: u8) -> u8 {
+    pub(super) fn committed(&self, stamp: CommitStamp, page_lsn: Lsn, bit: u8) -> u8 {
         if self.policy.may_keep(stamp, page_lsn, self.flushed) {
             return bit;
         }
@@ -227,7 +235,7 @@ impl<'a> Judge<'a> {
 
     /// The hint bit for an abort, unless nothing is kept.
     #[inline]
-    fn aborted(&self, bit: u8) -> u8 {
+    pub(super) fn aborted(&self, bit: u8) -> u8 {
         if self.policy.uses_hints() { bit } else { 0 }
     }
 
@@ -263,7 +271,7 @@ impl<'a> Judge<'a> {
         volatile: u8,
         page_lsn: Lsn,
     ) -> Seen {
-        let hints = self.hints(t, volatile);
+        let hints = self.hints(t.mask(), volatile);
         let born = self.mvcc_xmin(snapshot, t, base, hints, page_lsn);
         if !born.visible
             || t.xmax_offset() == OFFSET_INVALID
@@ -293,10 +301,10 @@ impl<'a> Judge<'a> {
             offset => page::xid_at(base, offset),
         };
         if hints & XMIN_ABORTED != 0 {
-            return Seen::no(0, Self::hint_level(t, XMIN_ABORTED));
+            return Seen::no(0, Self::hint_level(t.mask(), XMIN_ABORTED));
         }
         if hints & XMIN_COMMITTED != 0 && snapshot.is_below_floor(xid) {
-            return yes(0, snapshot.s, Self::hint_level(t, XMIN_COMMITTED));
+            return yes(0, snapshot.s, Self::hint_level(t.mask(), XMIN_COMMITTED));
         }
         match self.tx.is_own(xid) {
             OwnXid::Live if self.cmin(t) >= self.command => return Seen::no(0, Level::Own),
@@ -339,7 +347,7 @@ impl<'a> Judge<'a> {
         let still = |learned, since, level| Seen { visible: true, learned, since, level };
         let xid = page::xid_at(base, t.xmax_offset());
         if hints & XMAX_COMMITTED != 0 && snapshot.is_below_floor(xid) {
-            return Seen::no(0, Self::hint_level(t, XMAX_COMMITTED));
+            return Seen::no(0, Self::hint_level(t.mask(), XMAX_COMMITTED));
         }
         match self.tx.is_own(xid) {
             OwnXid::Live if self.cmax(t) < self.command => return Seen::no(0, Level::Own),
@@ -403,7 +411,7 @@ impl<'a> Judge<'a> {
         volatile: u8,
         wanted: RowLock,
     ) -> TupleResult<()> {
-        let hints = self.hints(t, volatile);
+        let hints = self.hints(t.mask(), volatile);
         match self.xmin_side(t, base, hints) {
             Side::Settled => {}
             Side::Committed(stamp) => {
@@ -433,7 +441,7 @@ impl<'a> Judge<'a> {
 
     /// Does the tuple count for a unique check? Own changes count whatever their command.
     pub fn dirty(&self, t: &TupleRef<'_>, base: u64, volatile: u8) -> Dirty {
-        let hints = self.hints(t, volatile);
+        let hints = self.hints(t.mask(), volatile);
         match self.xmin_side(t, base, hints) {
             Side::Settled | Side::Own => {}
             Side::Committed(stamp) => {

@@ -23,6 +23,7 @@ use super::counters::VisTotals;
 use super::hints::HintPolicy;
 use super::page::{self, ALL_VISIBLE, HeaderMut};
 use super::tuple::TupleRef;
+use super::visibility::ALWAYS;
 use crate::ids::{Lsn, Xid};
 use crate::page::{Page, PageClass};
 use crate::txn::{TxnManager, XidStatus};
@@ -63,28 +64,32 @@ impl Fates<'_> {
 
 /// Sets hints, and the all-visible flag, in the copy of a page that is about to be written while
 /// the log is flushed to `flushed`. Under the older policies a page is written as it is in memory.
+///
+/// The result: the position from which on every snapshot sees every tuple of the page; invalid
+/// when that is not so, or not known.
 pub fn prepare_copy(
     copy: &mut Page,
     txns: &TxnManager,
     flushed: Lsn,
     policy: HintPolicy,
     totals: &VisTotals,
-) {
+) -> Lsn {
     if !policy.uses_frames()
         || copy.class() != Some(PageClass::Heap)
         || page::check_bounds(copy).is_err()
     {
-        return;
+        return Lsn::INVALID;
     }
     let base = copy.base();
     let horizon = txns.recent_horizon();
     let mut fates = Fates { txns, flushed, last: (Xid::INVALID, Fate::Open) };
-    let (mut set, mut tuples, mut all_visible) = (0u64, 0u32, true);
+    let (mut set, mut tuples) = (0u64, 0u32);
+    let mut since = Some(ALWAYS);
     for slot in page::slots(copy) {
         let Some(t) = page::tuple(copy, slot) else { continue };
         tuples += 1;
-        let (hints, visible) = hints_of(&mut fates, &t, base, horizon);
-        all_visible &= visible;
+        let (hints, from) = hints_of(&mut fates, &t, base);
+        since = since.zip(from).map(|(a, b)| a.max(b)).filter(|since| *since <= horizon);
         let new = hints & !t.mask();
         if new != 0
             && let Ok(mut head) = HeaderMut::new(copy, slot)
@@ -93,39 +98,44 @@ pub fn prepare_copy(
             set += u64::from(new.count_ones());
         }
     }
-    if all_visible && tuples > 0 {
-        copy.set_flags(copy.flags() | ALL_VISIBLE);
-    }
     totals.note_write_back(set);
+    match since {
+        Some(since) if tuples > 0 => {
+            copy.set_flags(copy.flags() | ALL_VISIBLE);
+            since
+        }
+        _ => Lsn::INVALID,
+    }
 }
 
-/// The hints that hold for a tuple, and whether everybody sees it.
+/// The hints that hold for a tuple, and the position from which on it is visible, if it is there
+/// for good.
 #[inline]
-fn hints_of(fates: &mut Fates<'_>, t: &TupleRef<'_>, base: u64, horizon: Lsn) -> (u16, bool) {
+fn hints_of(fates: &mut Fates<'_>, t: &TupleRef<'_>, base: u64) -> (u16, Option<Lsn>) {
     let (xmin, xmax, mask) = (t.xmin(base), t.xmax(base), t.mask());
     let mut hints = 0;
-    let mut visible = t.xmin_offset() == page::OFFSET_FROZEN;
+    let mut since = (t.xmin_offset() == page::OFFSET_FROZEN).then_some(ALWAYS);
     if xmin.is_normal() {
         match fates.of(xmin) {
             Fate::Open => {}
             Fate::Aborted => hints |= page::XMIN_ABORTED,
             Fate::Durable(at) => {
                 hints |= page::XMIN_COMMITTED;
-                visible = at <= horizon;
+                since = Some(at.max(ALWAYS));
             }
         }
     }
     if xmax.is_normal() {
         let lock = mask & page::XMAX_LOCK_ONLY != 0;
         match fates.of(xmax) {
-            Fate::Open => visible &= lock,
+            Fate::Open => since = since.filter(|_| lock),
             Fate::Durable(_) if !lock => {
                 hints |= page::XMAX_COMMITTED;
-                visible = false;
+                since = None;
             }
             // The lock is over, or the deletion never was: nobody need ask about it again.
             Fate::Aborted | Fate::Durable(_) => hints |= page::XMAX_ABORTED,
         }
     }
-    (hints, visible)
+    (hints, since)
 }

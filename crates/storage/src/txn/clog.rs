@@ -89,6 +89,7 @@ pub(crate) const FILE_XIDS: u64 = FILE_PAGES * PAGE_XIDS;
 const _: () = assert!(SECTOR_WORDS == 63 && (cfg!(shuttle) || PAGE_XIDS == 32_256));
 
 const COMMITTED: u64 = 1;
+const ALL_COMMITTED: u64 = u64::MAX / 3 * COMMITTED;
 const ABORTED: u64 = 2;
 
 /// What a page knows about itself.
@@ -149,6 +150,16 @@ fn offset_in_file(page: u64, index: usize) -> usize {
 /// The page that holds the bits of `xid`.
 pub(crate) fn page_of(xid: Xid) -> u64 {
     xid.raw() / PAGE_XIDS
+}
+
+/// What two bits of a settled transaction say.
+#[inline]
+pub(super) fn fate_in(word: u64, shift: u32) -> XidStatus {
+    if (word >> shift) & COMMITTED != 0 {
+        XidStatus::Committed(CommitStamp::SETTLED)
+    } else {
+        XidStatus::Aborted
+    }
 }
 
 impl CommitLog {
@@ -248,16 +259,24 @@ impl CommitLog {
         if !xid.is_normal() {
             return XidStatus::Committed(CommitStamp::SETTLED);
         }
+        let (word, shift) = self.settled_word(xid);
+        fate_in(word, shift)
+    }
+
+    /// The word that holds the bits of `xid` and of its neighbours (those with the same
+    /// `xid / 32`), and where the bits of `xid` are in it. A truncated word says "committed" of
+    /// all, one that was never made "aborted".
+    #[inline]
+    pub(super) fn settled_word(&self, xid: Xid) -> (u64, u32) {
         self.counters.hit();
         let (page, index, shift) = place_in_page(xid);
-        match self.load(page, index) {
-            Found::Here(word) if (word >> shift) & COMMITTED != 0 => {
-                XidStatus::Committed(CommitStamp::SETTLED)
-            }
+        let word = match self.load(page, index) {
+            Found::Here(word) => word,
             // Resolved everywhere: what is left of such a transaction was kept as committed.
-            Found::Dropped => XidStatus::Committed(CommitStamp::SETTLED),
-            Found::Here(_) | Found::Absent => XidStatus::Aborted,
-        }
+            Found::Dropped => ALL_COMMITTED,
+            Found::Absent => 0,
+        };
+        (word, shift)
     }
 
     /// Copies a page's bits as they are now. False, and nothing is copied, when there is no such

@@ -27,7 +27,7 @@ use super::record::{self, CommitPayload};
 use super::slots::{SessionSlot, SlotRegistry};
 use super::snapshot::Snapshot;
 use super::status::{CommitStamp, XidStatus};
-use super::window::{Found, StatusWindow};
+use super::window::{Found, StatusWindow, WindowChunk};
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, Xid};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -138,6 +138,11 @@ impl TxnManager {
             Found::Absent => XidStatus::InProgress,
         };
         (status, StatusSource::Window)
+    }
+
+    /// The chunk of the window that `xid` is in.
+    pub(super) fn window_chunk(&self, xid: Xid) -> Found<&WindowChunk> {
+        self.0.window.chunk(xid)
     }
 
     /// Whether `xid` still runs: what a waiter asks.

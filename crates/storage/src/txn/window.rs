@@ -266,7 +266,26 @@ fn place(xid: Xid) -> (u64, usize) {
     (xid.raw() >> CHUNK_BITS, xid.raw() as usize & (CHUNK_XIDS - 1))
 }
 
+/// A chunk of the status window.
+pub(crate) type WindowChunk = Chunk<CHUNK_XIDS, Ends>;
+
+impl WindowChunk {
+    /// The status word of an xid whose chunk this was when it was found; `None` when it settled
+    /// since.
+    #[inline]
+    pub(crate) fn word_of(&self, xid: Xid) -> Option<u64> {
+        let (number, index) = place(xid);
+        let word = self.words[index].load(Ordering::Acquire);
+        WordTable::still(self, number).then_some(word)
+    }
+}
+
 impl StatusWindow {
+    /// The chunk that an xid's word is in.
+    pub(crate) fn chunk(&self, xid: Xid) -> Found<&WindowChunk> {
+        self.table.chunk(place(xid).0)
+    }
+
     /// A window for xids from `next` on. The ones before have ended; `settled` knows their fate.
     pub(crate) fn new(next: Xid, settled: impl Fn(Xid) -> XidStatus) -> Self {
         let (number, used) = place(next);

@@ -34,7 +34,9 @@ fn pool_over(vfs: &Arc<dyn Vfs>, frames: usize) -> BufferPool {
 
 /// Fills a page with its number, the way the change protocol would: dirty first.
 fn fill(pool: &BufferPool, mut guard: ExclusiveGuard<'_>, value: u64) {
-    pool.frames().desc(guard.pin().frame_no()).set(DIRTY | JUST_DIRTIED);
+    let desc = pool.frames().desc(guard.pin().frame_no());
+    desc.set(DIRTY | JUST_DIRTIED);
+    desc.extras.note_change();
     guard.page_mut().init(PageClass::Heap, 0);
     guard.page_mut().put_u64(4000, value);
 }
@@ -247,10 +249,23 @@ fn a_page_changed_during_its_write_stays_dirty() {
         let pool = inner.upgrade().expect("pool");
         let guard = pool.exclusive(id).expect("exclusive");
         fill(&pool, guard, 1);
+        Lsn::new(64)
     }));
     assert!(pool.flush_page(id).expect("flush"));
     assert_eq!(pool.share(id).expect("share").u64_at(4000), 1);
+    let summary = || pool.share(id).expect("share").frame().summary();
+    assert_eq!(summary(), Lsn::INVALID, "what the hook found is not so any more");
     assert!(pool.flush_page(id).expect("flush"), "the change was not written yet");
+}
+
+#[test]
+fn what_a_writer_learned_stays_with_an_unchanged_page() {
+    let f = fixture(16);
+    grow(&f.pool, 1);
+    let id = PageId::main(REL, 0);
+    f.pool.set_write_back_hook(Box::new(|_, _| Lsn::new(64)));
+    assert!(f.pool.flush_page(id).expect("flush"));
+    assert_eq!(f.pool.share(id).expect("share").frame().summary(), Lsn::new(64));
 }
 
 #[test]

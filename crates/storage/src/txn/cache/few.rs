@@ -20,6 +20,7 @@ impl FewXids {
         (known == xid.raw() && word != 0).then(|| XidStatus::from_word(word))
     }
 
+    #[inline]
     pub(super) fn remember(&self, xid: Xid, fate: XidStatus) {
         debug_assert!(fate.is_final(), "only final fates are remembered");
         self.entries[xid.raw() as usize % ENTRIES].set((xid.raw(), fate.word()));

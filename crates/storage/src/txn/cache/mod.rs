@@ -86,31 +86,44 @@ impl StatusCache {
     /// or 0 when the question is about now.
     #[inline]
     pub fn status(&self, txns: &TxnManager, xid: Xid, floor: Xid) -> (XidStatus, StatusSource) {
+        self.status_by(txns, xid, floor, |xid| txns.status_and_source(xid))
+    }
+
+    /// As [`Self::status`], asking `ask` about what is not remembered here.
+    #[inline]
+    pub fn status_by(
+        &self,
+        txns: &TxnManager,
+        xid: Xid,
+        floor: Xid,
+        ask: impl FnOnce(Xid) -> (XidStatus, StatusSource),
+    ) -> (XidStatus, StatusSource) {
         let known = match self {
-            StatusCache::None => return txns.status_and_source(xid),
+            StatusCache::None => return ask(xid),
             StatusCache::One(cache) => cache.known(xid),
             StatusCache::Few(cache) => cache.known(xid),
             StatusCache::Pages(cache) if xid < floor => cache.known(xid),
             StatusCache::Pages(_) => None,
         };
-        match known {
-            Some(status) => (status, StatusSource::SessionCache),
-            None => self.ask(txns, xid, floor),
+        if let Some(status) = known {
+            return (status, StatusSource::SessionCache);
         }
-    }
-
-    fn ask(&self, txns: &TxnManager, xid: Xid, floor: Xid) -> (XidStatus, StatusSource) {
-        let answer = txns.status_and_source(xid);
+        let answer = ask(xid);
         if answer.0.is_final() {
-            match self {
-                StatusCache::None => {}
-                StatusCache::One(cache) => cache.remember(xid, answer.0),
-                StatusCache::Few(cache) => cache.remember(xid, answer.0),
-                StatusCache::Pages(cache) if xid < floor => cache.note_miss(txns, xid),
-                StatusCache::Pages(_) => {}
-            }
+            self.remember(txns, xid, floor, answer.0);
         }
         answer
+    }
+
+    #[inline]
+    fn remember(&self, txns: &TxnManager, xid: Xid, floor: Xid, fate: XidStatus) {
+        match self {
+            StatusCache::None => {}
+            StatusCache::One(cache) => cache.remember(xid, fate),
+            StatusCache::Few(cache) => cache.remember(xid, fate),
+            StatusCache::Pages(cache) if xid < floor => cache.note_miss(txns, xid),
+            StatusCache::Pages(_) => {}
+        }
     }
 }
 

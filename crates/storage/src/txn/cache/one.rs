@@ -18,6 +18,7 @@ impl OneXid {
         (known == xid.raw() && word != 0).then(|| XidStatus::from_word(word))
     }
 
+    #[inline]
     pub(super) fn remember(&self, xid: Xid, fate: XidStatus) {
         debug_assert!(fate.is_final(), "only final fates are remembered");
         self.entry.set((xid.raw(), fate.word()));
