@@ -108,6 +108,14 @@ impl Checker<'_> {
             if xid.is_normal() && xid >= self.e.txns.next_xid() {
                 self.report(slot, format!("{name} {xid} was never handed out"));
             }
+            // What vacuum said, and the commit log was cut by, must be so.
+            let oldest = self.e.txns.clog().oldest();
+            if xid.is_normal() && xid < oldest {
+                self.report(
+                    slot,
+                    format!("{name} {xid} is below the commit log's oldest, {oldest}"),
+                );
+            }
         }
         if t.xmax(base) == Xid::FROZEN {
             self.report(slot, "xmax is frozen");
