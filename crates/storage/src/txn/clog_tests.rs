@@ -358,3 +358,24 @@ fn readers_race_with_mapping_and_cutting_on_a_real_disk() {
     });
     assert_eq!(std::fs::read_dir(dir.path().join(CLOG_DIR)).expect("list").count(), 2);
 }
+
+/// Prints what a look-up costs: `cargo test --lib txn::clog_tests::costs -- --nocapture`.
+#[test]
+fn costs_of_look_ups() {
+    const ROUNDS: u64 = 200_000;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let clog = open(&(Arc::new(RealVfs::new(dir.path())) as Arc<dyn Vfs>));
+    apply(&clog, &fates());
+    let time = |what: &str| {
+        let start = std::time::Instant::now();
+        for n in 0..ROUNDS {
+            let xid = Xid::new(std::hint::black_box(3 + n * 7));
+            std::hint::black_box(clog.settled_status(xid));
+        }
+        println!("{what}: {} ns", start.elapsed().as_nanos() / u128::from(ROUNDS));
+    };
+    time("a look-up in memory");
+    write(&clog);
+    assert_eq!(clog.map_settled(SETTLED).expect("map"), 3);
+    time("a look-up in a mapping");
+}

@@ -1,6 +1,7 @@
 //! The commit log of a whole engine: more xids than files hold, mapped, cut, crashed.
 
 use super::toy::{begin, commit};
+use crate::buffer::Persistence;
 use crate::engine::testing::{Sim, restart_from_xid};
 use crate::engine::{CheckpointKind, Engine, ShutdownMode};
 use crate::ids::{Lsn, Xid};
@@ -142,4 +143,37 @@ fn a_crash_at_any_step_of_a_cut_loses_nothing() {
         steps += 1;
     }
     assert!(steps > 5, "only {steps} steps");
+}
+
+/// K1: after the cut nobody asks what became of a transaction below it; were its dropper taken for
+/// committed, a relation that is in use would go.
+#[test]
+fn what_an_old_transaction_did_not_drop_survives_the_cut() {
+    let sim = Sim::new(7);
+    let engine = sim.open();
+    restart_from_xid(&engine, Xid::new(FILE - 3)).expect("logged");
+    drop(engine);
+    let engine = sim.open();
+    let mut tx = begin(&engine);
+    let rel = engine.create_rel(&mut tx, Persistence::Permanent).expect("create");
+    commit(&engine, tx).expect("commit");
+    let mut dropper = begin(&engine);
+    engine.drop_rel_at_commit(&mut dropper, rel).expect("noted");
+    assert!(dropper.xid(&*engine).expect("xid") < Xid::new(FILE));
+    let mut maker = begin(&engine);
+    let never = engine.create_rel(&mut maker, Persistence::Permanent).expect("create");
+    // Replay from here learns of both as of transactions that run.
+    engine.checkpoint(CheckpointKind::Immediate).expect("checkpoint");
+    dropper.abort(&*engine);
+    maker.abort(&*engine);
+    Fates::default().run(&engine);
+    settle(&engine);
+    assert!(engine.cut_clog(Xid::new(FILE + 1), Lsn::new(8)).expect("cut"));
+    assert!(engine.txns.status(Xid::new(FILE - 2)).commit().is_some(), "nobody knows any more");
+    for seed in 0..5 {
+        let after = sim.crash(seed);
+        drop(after.open());
+        assert!(after.disk.exists(&format!("base/{rel}")));
+        assert!(!after.disk.exists(&format!("base/{never}")));
+    }
 }
