@@ -12,6 +12,10 @@
 //!   xid below the cut has ended, so no record that a later replay reads asks about one: not a
 //!   commit, not the creator or the dropper of a file in the checkpoint's lists. (A dropper that
 //!   had aborted and whose bits are gone would be taken for committed, and the file be removed.)
+//!   It also writes every logged page that is dirty, so no writer is left with a copy from before
+//!   the resolution, into which it could put a hint for an xid that nobody knows any more. (An
+//!   unlogged page that is written like that is dirty still, and is not read from disk before it
+//!   was written anew; after a crash it is gone.)
 //! - K2. The log is flushed beyond `resolved_at` before anything goes, so a crash cannot bring back
 //!   a page on which an xid below the cut is unresolved. The checkpoint's record lies behind it.
 //! - K3. The control file names the new oldest xid, durably, before the first file goes. At start
