@@ -184,5 +184,5 @@ impl<T> TupleResult<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests;
