@@ -247,30 +247,63 @@ impl<'a> Pass<'a> {
     fn by_hints(&mut self, page: &ShareGuard<'_>) -> Result<()> {
         let frame = page.frame();
         let twins = self.judge.policy.uses_frames();
+        let uses_hints = self.judge.policy.uses_hints();
+        let floor = self.floor_offset();
+        // The usual tuple, hinted and not deleted, counts by whose hint it was.
+        let mut usual = [0u32; 2];
         for (slot, line) in page::lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
             let ids = page::ids_at(page, line)
                 .ok_or(page::bad("tuple exceeds the page", slot))
                 .map_err(bad_page(page.id()))?;
             let volatile = if twins { frame.hint(slot) } else { 0 };
-            match self.hinted(ids, volatile) {
-                ByHint::Seen(level) => {
-                    self.counts.add(level);
-                    self.visible.add(slot);
-                    self.raise(self.snapshot.s);
-                }
-                ByHint::Unseen(level) => {
-                    self.counts.add(level);
-                    self.summary = Lsn::INVALID;
-                }
-                ByHint::Open { plain } => {
-                    if self.open.is_empty() {
-                        self.open.reserve(page::slot_count(page));
-                    }
-                    self.open.push(Open { slot, xmin: ids.xmin, plain });
-                }
+            let on_page = ((ids.mask & page::HINTS) >> page::HINT_SHIFT) as u8;
+            let committed = (on_page | volatile) & (XMIN_COMMITTED | XMIN_ABORTED);
+            if uses_hints
+                && committed == XMIN_COMMITTED
+                && ids.xmax == OFFSET_INVALID
+                && (OFFSET_FROZEN..floor).contains(&ids.xmin)
+            {
+                usual[usize::from(on_page & XMIN_COMMITTED)] += 1;
+                self.visible.add(slot);
+                continue;
             }
+            self.unusual(slot, ids, volatile, page);
+        }
+        let [by_frame, by_page] = usual;
+        self.counts.0[Level::FrameHint as usize] += by_frame;
+        self.counts.0[Level::TupleHint as usize] += by_page;
+        if by_frame + by_page > 0 {
+            self.raise(self.snapshot.s);
         }
         Ok(())
+    }
+
+    /// Offsets below are those of xids below the snapshot's floor.
+    fn floor_offset(&self) -> u32 {
+        let distance = self.snapshot.floor.raw().saturating_sub(self.base);
+        u32::try_from(distance).unwrap_or(u32::MAX)
+    }
+
+    /// The first pass over a tuple that is deleted, locked, frozen or not hinted.
+    #[inline]
+    fn unusual(&mut self, slot: SlotNo, ids: Ids, volatile: u8, page: &Page) {
+        match self.hinted(ids, volatile) {
+            ByHint::Seen(level) => {
+                self.counts.add(level);
+                self.visible.add(slot);
+                self.raise(self.snapshot.s);
+            }
+            ByHint::Unseen(level) => {
+                self.counts.add(level);
+                self.summary = Lsn::INVALID;
+            }
+            ByHint::Open { plain } => {
+                if self.open.is_empty() {
+                    self.open.reserve(page::slot_count(page));
+                }
+                self.open.push(Open { slot, xmin: ids.xmin, plain });
+            }
+        }
     }
 
     #[inline]
