@@ -36,6 +36,7 @@
 //! | [`client`]     | one connection                                             |
 //! | [`pgbench`]    | pgbench, and what it says                                  |
 //! | [`subject`]    | who is compared                                            |
+//! | [`profile`]    | processor time, and perf                                   |
 //! | [`kernel`]     | a table inside this process, without SQL and wire          |
 
 pub mod client;
@@ -50,6 +51,7 @@ pub mod pgbench;
 mod plot;
 pub mod postgresql;
 pub mod process;
+pub mod profile;
 pub mod progress;
 pub mod report;
 #[cfg(test)]

@@ -62,6 +62,10 @@ impl Process {
         Ok(Process { child, pid, stop, reaped: false })
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How it ended, if it did.
     pub fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
         let mut running = running();

@@ -80,6 +80,11 @@ impl Server {
         &self.subject
     }
 
+    /// The operating system's number of the server's first process.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }

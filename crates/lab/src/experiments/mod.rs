@@ -5,6 +5,7 @@ mod first_scan;
 mod status_path;
 mod tpcb;
 mod unlogged;
+mod visibility_share;
 
 use crate::{Experiment, LabError};
 
@@ -14,6 +15,7 @@ static ALL: &[&dyn Experiment] = &[
     &async_commit::AsyncCommit,
     &unlogged::Unlogged,
     &status_path::StatusPath,
+    &visibility_share::VisibilityShare,
 ];
 
 /// Every experiment, in the order in which they are told.
