@@ -127,6 +127,27 @@ fn the_unsafe_policy_wants_a_mark() {
 }
 
 #[test]
+fn nobody_waits_for_a_commit_that_a_crash_would_empty() {
+    let (_dir, db) = open("frame");
+    let mut s = db.session().expect("a session");
+    s.batch("set synchronous_commit = on").expect("set");
+    s.batch("create table l (x int); create unlogged table u (x int)").expect("create");
+    let mut syncs = |sql: &str| {
+        let count = "select wal_sync from pg_stat_wal";
+        let before: i64 = scalar(&mut s, count);
+        for _ in 0..20 {
+            s.batch(sql).expect(sql);
+        }
+        scalar::<i64>(&mut s, count) - before
+    };
+    assert!(syncs("insert into l values (1)") >= 20);
+    assert!(syncs("begin; insert into u values (1); insert into l values (1); commit") >= 20);
+    // The log's writer may flush on its own account meanwhile, though not for each of them.
+    let alone = syncs("insert into u values (1)");
+    assert!(alone < 10, "{alone} flushes");
+}
+
+#[test]
 fn raw_pages_are_for_superusers() {
     let (_dir, db) = open("frame");
     let mut s = db.session().expect("a session");

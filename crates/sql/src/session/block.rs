@@ -290,12 +290,15 @@ impl Session {
             let sync = self.around.with_decoded(|d| d.synchronous_commit);
             (sync, settings.int("wal_writer_delay").max(1) as u64 * 1000)
         };
-        let mode = match sync {
+        let engine = &self.around.db.engine;
+        // A crash empties unlogged tables: nobody need wait for a record about them.
+        let nothing_to_lose = !tx.written().is_empty()
+            && tx.written().iter().all(|rel| !engine.pool.persistence(*rel).is_logged());
+        let mode = match sync && !nothing_to_lose {
             true => CommitMode::Sync,
             false => CommitMode::Async { max_loss_micros: delay },
         };
         self.barrier = self.barrier.max(tx.undurable_seen().get());
-        let engine = &self.around.db.engine;
         let outcome = if self.catalog_changed {
             tx.commit(&CatalogChange { engine, cache: &self.around.db.catalog }, mode)
         } else {
@@ -307,7 +310,7 @@ impl Session {
         let outcome = outcome?;
         self.cut_clog(cut);
         if let Some(lsn) = outcome.lsn
-            && (sync || !outcome.unlinks.is_empty())
+            && (mode == CommitMode::Sync || !outcome.unlinks.is_empty())
         {
             self.barrier = self.barrier.max(lsn);
         }
