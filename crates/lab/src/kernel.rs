@@ -17,7 +17,7 @@ use inkling_storage::buffer::Persistence;
 use inkling_storage::engine::{Engine, EngineOptions};
 use inkling_storage::error::StorageError;
 use inkling_storage::heap::{
-    self, HeapRel, HintPolicy, InsertOpts, PageScan, ReadCx, TupleBody, VisState, VisStats,
+    self, HeapRel, HintPolicy, InsertOpts, PageScan, ReadCx, RowLock, TupleBody, VisState, VisStats,
 };
 use inkling_storage::ids::{BlockNo, Fork, Lsn, PageId, RowId, SlotNo, Xid};
 use inkling_storage::txn::{CommitMode, IsolationLevel, StatusCacheKind, Transaction, TxnSession};
@@ -56,6 +56,8 @@ pub enum Forget {
     Summaries,
     /// Who inserted them, too: the first scan after a page came from disk.
     AllButHints,
+    /// Everything, and then the pages are written back: the first scan after a checkpoint.
+    WriteBack,
 }
 
 /// The table and its engine.
@@ -226,10 +228,28 @@ impl Table {
             let page = self.engine.pool.share(PageId::main(self.heap.rel, block))?;
             let frame = page.frame();
             frame.set_summary(Lsn::INVALID, frame.change_counter());
-            if what == Forget::AllButHints {
+            if what != Forget::Summaries {
                 frame.set_sole_inserter(Xid::INVALID);
             }
         }
+        if what == Forget::WriteBack {
+            self.rewrite()?;
+        }
+        Ok(())
+    }
+
+    /// Makes every page dirty by a change that changes nothing, and writes it back.
+    fn rewrite(&self) -> Result<(), LabError> {
+        let session = TxnSession::new(&*self.engine, 1);
+        let mut tx = begin(&session);
+        for block in 0..self.blocks {
+            let row = RowId::new(block, SlotNo::new(1));
+            // A row lock: void as soon as its transaction has ended.
+            let _locked = heap::lock_row(&self.engine, &mut tx, &self.heap, row, RowLock::Update)?;
+        }
+        self.end(tx)?;
+        self.flush()?;
+        self.engine.pool.flush_rel(self.heap.rel)?;
         Ok(())
     }
 

@@ -126,11 +126,15 @@ fn levels() -> Vec<Level> {
     ]
 }
 
-/// The two tables that the goal about many writers compares, under the default policy.
+/// The two tables that the goal about many writers compares, under the default policy: scanned
+/// before, written back since the rows were made, or with frames that know nothing.
 fn distinct(forget: Forget) -> [Level; 2] {
     let (one, each) = match forget {
         Forget::Nothing => ("one writer, later scans", "a writer a row, later scans"),
-        _ => ("one writer, first scan", "a writer a row, first scan"),
+        Forget::WriteBack => {
+            ("one writer, first scan after a checkpoint", "a writer a row, first scan after one")
+        }
+        _ => ("one writer, nothing known", "a writer a row, nothing known"),
     };
     let any = |s: &VisStats| s.tuples_checked;
     [
@@ -190,12 +194,12 @@ impl Experiment for StatusPath {
         report.parameter("passes a level", rounds);
         subject::note_build(&mut report);
         let levels = levels();
-        progress.plan(2 * levels.len() + 2);
+        progress.plan(2 * levels.len() + SITUATIONS.len());
         for level in &levels {
             progress.step(&format!("time: {}", level.name))?;
             time(&mut report, &work, level, rows, rounds)?;
         }
-        for forget in [Forget::AllButHints, Forget::Nothing] {
+        for forget in SITUATIONS {
             progress.step("one writer against a writer a row")?;
             many_writers(&mut report, &work, forget, rows, rounds)?;
         }
@@ -277,6 +281,7 @@ fn many_writers(
 }
 
 const WRITERS: &str = "Many writers, default policy";
+const SITUATIONS: [Forget; 3] = [Forget::Nothing, Forget::WriteBack, Forget::AllButHints];
 
 fn goals(report: &mut Report) {
     let price = report.median(PRICES, QUIET, EXTRA);
@@ -284,7 +289,8 @@ fn goals(report: &mut Report) {
     report.goals.push(Goal::new(what, price, Bound::AtMost(2.0)));
     for (what, forget) in [
         ("a writer a row / one writer, later scans", Forget::Nothing),
-        ("a writer a row / one writer, first scan", Forget::AllButHints),
+        ("a writer a row / one writer, first scan after a checkpoint", Forget::WriteBack),
+        ("a writer a row / one writer, nothing known", Forget::AllButHints),
     ] {
         let [one, each] = distinct(forget).map(|l| report.median(WRITERS, l.name, NS));
         report.goals.push(Goal::ratio(what, each, one, Bound::AtMost(1.5)));
@@ -373,7 +379,7 @@ mod tests {
             time(&mut report, &work, &level, 6000, 2).unwrap();
         }
         assert!(report.notes.is_empty(), "{:?}", report.notes);
-        for forget in [Forget::AllButHints, Forget::Nothing] {
+        for forget in SITUATIONS {
             many_writers(&mut report, &work, forget, 3000, 1).unwrap();
         }
         goals(&mut report);

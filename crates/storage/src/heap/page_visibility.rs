@@ -85,21 +85,24 @@ impl Visible {
     }
 }
 
-/// Decides a latched page. `take` gets it with the answer, still latched; what was learned is kept
-/// afterwards.
-pub(super) fn decide<T>(
+/// Decides a latched page. `take` gets it with the answer, still latched, and tells how many tuples
+/// that was; what was learned is kept afterwards.
+pub(super) fn decide(
     e: &Engine,
     cx: &ReadCx<'_>,
     page: ShareGuard<'_>,
-    take: impl FnOnce(&Page, &Visible) -> T,
-) -> Result<T> {
+    take: impl FnOnce(&Page, &Visible) -> usize,
+) -> Result<usize> {
     let judge = cx.judge(e);
     let whole = whole(&judge, &cx.snapshot, &page);
     if let Some((visible, level)) = whole.or_else(|| alike(&judge, &cx.snapshot, &page)) {
+        let taken = take(&page, &visible);
         if let Some(counters) = cx.state.counters() {
-            counters.tuples(level, page::tuple_count(&page) as u64);
+            let all = matches!(visible, Visible::All);
+            let checked = if all { taken } else { page::tuple_count(&page) };
+            counters.tuples(level, checked as u64);
         }
-        return Ok(take(&page, &visible));
+        return Ok(taken);
     }
     let mut pass = Pass::new(&judge, &cx.snapshot, &page);
     let changes = page.frame().change_counter();
@@ -112,11 +115,11 @@ pub(super) fn decide<T>(
         && pass.summary.is_valid()
         && page.frame().set_summary(pass.summary, changes);
     let learned = std::mem::take(&mut pass.learned);
-    let answer = take(&page, &Visible::These(pass.visible));
+    let taken = take(&page, &Visible::These(pass.visible));
     if !summarised && !learned.is_empty() {
         keep(e, judge.policy, page, changes, &learned, cx.state.counters())?;
     }
-    Ok(answer)
+    Ok(taken)
 }
 
 /// What is known of the page as a whole, and which level knew.

@@ -279,7 +279,9 @@ pub fn scan_page(
             Visible::These(slots) => list_these(page, slots, &mut out.items),
         }
         copy_page(page, &mut out.page, out.items.is_empty());
-    })
+        out.items.len()
+    })?;
+    Ok(())
 }
 
 /// How many tuples of a page the snapshot sees. Nothing is copied: `scan` only lends its ring.
