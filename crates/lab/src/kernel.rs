@@ -266,9 +266,9 @@ impl Table {
     /// Counts the tuples of every page by the line pointers, whoever may see them.
     pub fn lines(&self) -> Result<u64, LabError> {
         let mut count = 0;
+        let mut scan = PageScan::new();
         for block in 0..self.blocks {
-            let page = self.engine.pool.share(PageId::main(self.heap.rel, block))?;
-            count += heap::page::tuple_count(&page) as u64;
+            count += heap::count_lines(&self.engine, &self.heap, block, &mut scan)? as u64;
         }
         Ok(count)
     }

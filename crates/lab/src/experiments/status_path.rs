@@ -4,7 +4,8 @@
 //!   line pointers     walk them and count: what no visibility at all would cost
 //!   frame summary     the page is known to be visible to all: the quiet page
 //!   sole inserter     ... to be one transaction's: the first scan after a load
-//!   alike             ... found to be one transaction's: the first scan after a page came in
+//!   one inserter      ... found to be one transaction's: a page of which nothing was known
+//!   many inserters    ... found to be of many that all committed: one question about a range
 //!   page hints        each tuple by its own bits                     (policy flushed)
 //!   frame hints       each tuple by their volatile twins             (policy frame)
 //!   session cache     each of its designs, four transactions' rows in turn
@@ -96,7 +97,18 @@ fn levels() -> Vec<Level> {
     vec![
         level(QUIET, |s| s.by_frame_summary),
         Level { forget: Forget::Summaries, ..level("sole inserter", |s| s.by_session_cache) },
-        Level { forget: Forget::AllButHints, ..level("alike", |s| s.by_session_cache) },
+        Level { forget: Forget::AllButHints, ..level("one inserter", |s| s.by_session_cache) },
+        Level {
+            forget: Forget::AllButHints,
+            writers: Writers::Each,
+            prepare: Prepare::Recent,
+            ..level("many inserters, status window", |s| s.by_status_window)
+        },
+        Level {
+            forget: Forget::AllButHints,
+            writers: Writers::Each,
+            ..level("many inserters, commit log", |s| s.by_commit_log)
+        },
         Level {
             policy: Flushed,
             writers: Writers::Each,

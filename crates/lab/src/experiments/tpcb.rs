@@ -8,6 +8,7 @@
 
 use crate::client::Client;
 use crate::pgbench::{Outcome, Pgbench, Workload};
+use crate::profile::processor_time;
 use crate::report::Figure;
 use crate::server::Settings;
 use crate::subject::{Installed, Subject, common_settings};
@@ -18,6 +19,7 @@ pub const TPS: &str = "transactions";
 pub const LATENCY: &str = "latency";
 pub const REFUSED: &str = "hints refused";
 pub const LOG: &str = "log a transaction";
+pub const PROCESSOR: &str = "processor time a transaction";
 
 const ACCOUNTS: &str = "select count(*) from pgbench_accounts";
 const ACCOUNTS_A_SCALE: u64 = 100_000;
@@ -47,6 +49,8 @@ pub struct Sample {
     /// Hints that were asked for before their commit was durable; `None`: not counted.
     pub refused: Option<f64>,
     pub wal_bytes: f64,
+    /// The server's, in microseconds, if it is one process.
+    pub processor: Option<f64>,
     pub version: String,
 }
 
@@ -123,7 +127,13 @@ impl Bench {
         let wal_before = client.wal_position()?;
         let (clients, seconds) = (self.clients, self.seconds);
         let load = Workload { clients, seconds, synchronous_commit };
+        let used = || match ours {
+            true => processor_time(server.process_id()).map(Some),
+            false => Ok(None),
+        };
+        let used_before = used()?;
         let outcome = self.pgbench.tpcb(work, &server, load)?;
+        let used = used()?.zip(used_before).map(|(after, before)| after.saturating_sub(before));
         let wal_bytes = client.wal_position()?.saturating_sub(wal_before) as f64;
         let refused_after = refused(&mut client, ours)?;
         let version = client.version()?;
@@ -131,7 +141,9 @@ impl Bench {
         drop(client);
         server.stop()?;
         let refused = refused_before.zip(refused_after).map(|(b, a)| (a - b) as f64);
-        Ok(Sample { outcome, refused, wal_bytes, version })
+        let transactions = outcome.transactions.max(1) as f64;
+        let processor = used.map(|used| used.as_secs_f64() * 1e6 / transactions);
+        Ok(Sample { outcome, refused, wal_bytes, processor, version })
     }
 }
 
@@ -153,6 +165,9 @@ pub fn record(report: &mut Report, title: &str, name: &str, sample: &Sample) {
     if transactions > 0 {
         group.add(name, LOG, "bytes", &[sample.wal_bytes / transactions as f64]);
     }
+    if let Some(processor) = sample.processor {
+        group.add(name, PROCESSOR, "us", &[processor]);
+    }
     if let Some(refused) = sample.refused {
         group.add(name, REFUSED, "", &[refused]);
     }
@@ -162,6 +177,6 @@ pub fn record(report: &mut Report, title: &str, name: &str, sample: &Sample) {
 }
 
 /// The table of what a run told beside its throughput.
-fn beside(title: &str) -> String {
+pub fn beside(title: &str) -> String {
     format!("{title}: beside it")
 }

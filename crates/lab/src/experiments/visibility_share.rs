@@ -16,6 +16,7 @@
 use crate::kernel::{Table, Writers};
 use crate::profile::{Recording, processor_time};
 use crate::report::{Bound, Figure, Goal};
+use crate::stats::median;
 use crate::subject::{self, POLICIES, Subject, common_settings, policy_name};
 use crate::workplace::Workplace;
 use crate::{Experiment, LabError, Params, Progress, Report, turn};
@@ -67,7 +68,7 @@ impl Experiment for VisibilityShare {
         subject::note_build(&mut report);
         progress.plan(1 + rounds * subjects.len());
         progress.step("parts of a scan")?;
-        parts(&mut report, &work, rows, rounds, time / 4)?;
+        parts(&mut report, &work, rows, rounds, time)?;
         for round in 0..rounds {
             for at in turn(round, subjects.len()) {
                 let name = subjects[at].name();
@@ -94,9 +95,10 @@ fn parts(
         for policy in HintPolicy::ALL {
             let mut reader = table.reader(policy, StatusCacheKind::default());
             reader.count()?;
-            let pages = repeat(time, || table.visit())?;
-            let lines = repeat(time, || table.lines())?;
-            let all = repeat(time, || reader.count())?;
+            let [pages, lines, all] = in_turn(
+                time,
+                &mut [&mut || table.visit(), &mut || table.lines(), &mut || reader.count()],
+            )?;
             let name = policy_name(policy.name());
             let group = report.group(PARTS, Figure::Stacked);
             group.add(&name, PAGES, "us", &[pages]);
@@ -107,15 +109,25 @@ fn parts(
     Ok(())
 }
 
-/// Does it again and again for this long; microseconds each.
-fn repeat(time: Duration, mut f: impl FnMut() -> Result<u64, LabError>) -> Result<f64, LabError> {
+/// A part of a scan, told by what it counted.
+type Part<'a> = &'a mut dyn FnMut() -> Result<u64, LabError>;
+
+/// Does the parts in turn for this long; the median of each, in microseconds. In turn, so that what
+/// slows the machine slows all of them, and their differences mean something.
+fn in_turn<const N: usize>(
+    time: Duration,
+    parts: &mut [Part<'_>; N],
+) -> Result<[f64; N], LabError> {
+    let mut samples = [const { Vec::new() }; N];
     let begun = Instant::now();
-    let mut times = 0u32;
-    while begun.elapsed() < time || times == 0 {
-        f()?;
-        times += 1;
+    while begun.elapsed() < time || samples[0].is_empty() {
+        for (part, samples) in parts.iter_mut().zip(&mut samples) {
+            let from = Instant::now();
+            part()?;
+            samples.push(from.elapsed().as_secs_f64() * 1e6);
+        }
     }
-    Ok(begun.elapsed().as_secs_f64() * 1e6 / f64::from(times))
+    Ok(samples.map(|samples| median(&samples).unwrap_or(0.0)))
 }
 
 /// The statement, through the wire.

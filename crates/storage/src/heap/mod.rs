@@ -50,8 +50,8 @@ pub use hints::{DISPOSABLE_PATH, HintPolicy};
 pub use lockrow::lock_row;
 pub use page::{BadPage, MAX_ATTRS, MAX_TUPLE};
 pub use read::{
-    BuildItem, Newest, ReadCx, count_page, fetch, fetch_hot, follow_update_chain, page_lsn,
-    scan_for_build, scan_page, unique_verdict,
+    BuildItem, Newest, ReadCx, count_lines, count_page, fetch, fetch_hot, follow_update_chain,
+    page_lsn, scan_for_build, scan_page, unique_verdict,
 };
 pub use rowlock::RowLocks;
 pub use state::{HeapCounters, HeapState};

@@ -303,17 +303,37 @@ pub(super) fn ids_at(page: &Page, line: Line) -> Option<Ids> {
     Some(Ids { xmin: word(XMIN_AT), xmax: word(XMAX_AT), mask })
 }
 
-/// The inserter of every tuple, as an offset, if they all have the same one and none has an xmax.
+/// Who inserted the tuples of a page none of which has an xmax.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inserters {
+    /// The lowest and the highest, as offsets; `first > last`: all tuples are frozen.
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) tuples: u32,
+    pub(super) frozen: u32,
+    /// The bits that the masks of all others have.
+    pub(super) mask: u16,
+}
+
+/// The page's inserters; `None` if there is no tuple, or one with an xmax or without an xmin.
 #[inline]
-pub(super) fn common_inserter(page: &Page) -> Option<u32> {
-    let mut common = None;
+pub(super) fn inserters(page: &Page) -> Option<Inserters> {
+    let (first, last) = (u32::MAX, OFFSET_INVALID);
+    let mut all = Inserters { first, last, tuples: 0, frozen: 0, mask: u16::MAX };
+    let mut deleted = OFFSET_INVALID;
     for (_, line) in lines(page).filter(|(_, line)| line.state() == LineState::Normal) {
         let ids = ids_at(page, line)?;
-        if *common.get_or_insert(ids.xmin) != ids.xmin || ids.xmax != OFFSET_INVALID {
-            return None;
+        deleted |= ids.xmax;
+        all.tuples += 1;
+        if ids.xmin == OFFSET_FROZEN {
+            all.frozen += 1;
+            continue;
         }
+        all.first = all.first.min(ids.xmin);
+        all.last = all.last.max(ids.xmin);
+        all.mask &= ids.mask;
     }
-    common
+    (deleted == OFFSET_INVALID && all.first != OFFSET_INVALID && all.tuples > 0).then_some(all)
 }
 
 /// Like [`tuple`], for a slot that must hold one.

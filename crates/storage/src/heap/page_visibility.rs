@@ -3,8 +3,8 @@
 //! ```text
 //!   as a whole   ALL_VISIBLE flag | frame summary | sole inserter     one look: all, or none
 //!        | not known
-//!   alike        every tuple has the same inserter and no xmax        one pass, one look-up
-//!        | not so
+//!   plain        no tuple has an xmax                                 one pass, one question:
+//!        | not so, or not all committed                               did all inserters commit?
 //!   hints        each tuple by the bits on the page and in the frame  one pass, no look-up
 //!        | some left open
 //!   status       the open ones: session cache, window, commit log     a look-up per new xid
@@ -36,6 +36,9 @@ use crate::txn::{Fates, OwnXid, Snapshot, XidStatus};
 use smallvec::SmallVec;
 
 const WORDS: usize = MAX_SLOTS.div_ceil(64);
+/// How many transactions may be asked about at once, for each tuple on the page: asking about one
+/// in a range costs a fraction of asking about a tuple's.
+const RANGE_A_TUPLE: u32 = 4;
 
 /// A set of slots.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -95,7 +98,7 @@ pub(super) fn decide(
 ) -> Result<usize> {
     let judge = cx.judge(e);
     let whole = whole(&judge, &cx.snapshot, &page);
-    if let Some((visible, level)) = whole.or_else(|| alike(&judge, &cx.snapshot, &page)) {
+    if let Some((visible, level)) = whole.or_else(|| plain(&judge, &cx.snapshot, &page)) {
         let taken = take(&page, &visible);
         if let Some(counters) = cx.state.counters() {
             let all = matches!(visible, Visible::All);
@@ -179,24 +182,43 @@ fn by_inserter(
     Some((visible, level))
 }
 
-/// The same for a page that turns out to be one transaction's: it came from disk, or others worked
-/// on it and took their work back. A look at each tuple's ids, and one question.
-fn alike(
+/// The same for a page none of whose tuples was deleted or locked: it came from disk, or others
+/// worked on it and took their work back. A look at each tuple's ids, and one question about all
+/// of their inserters. If they did not all commit, the tuples are judged one by one.
+fn plain(
     judge: &Judge<'_>,
     snapshot: &Snapshot,
     page: &ShareGuard<'_>,
 ) -> Option<(Visible, Level)> {
-    if !judge.policy.uses_frames() {
+    // With something to prune there is an xmax, most likely.
+    if !judge.policy.uses_frames() || page.hint() != 0 {
         return None;
     }
-    match page::common_inserter(page)? {
-        OFFSET_INVALID => None,
-        OFFSET_FROZEN => {
-            page.frame().set_summary(ALWAYS, page.frame().change_counter());
-            Some((Visible::All, Level::TupleHint))
-        }
-        offset => by_inserter(judge, snapshot, page, page::xid_at(page.base(), offset)),
+    let inserters = page::inserters(page)?;
+    let all = |since, level| {
+        page.frame().set_summary(since, page.frame().change_counter());
+        Some((Visible::All, level))
+    };
+    if inserters.first > inserters.last {
+        return all(ALWAYS, Level::TupleHint);
     }
+    let xid = |offset| page::xid_at(page.base(), offset);
+    let (first, last) = (xid(inserters.first), xid(inserters.last));
+    if first == last && inserters.frozen == 0 {
+        return by_inserter(judge, snapshot, page, first);
+    }
+    if inserters.mask & page::XMIN_HINTS == page::XMIN_COMMITTED && last < snapshot.floor {
+        return all(snapshot.s, Level::TupleHint);
+    }
+    // Others of the range may have nothing to do with this page.
+    if last.raw() - first.raw() > u64::from(RANGE_A_TUPLE * inserters.tuples) {
+        return None;
+    }
+    let range = Fates::new(judge.txns).all_committed(first, last)?;
+    if range.newest > snapshot.s || range.newest_sync > judge.flushed {
+        return None;
+    }
+    all(range.newest.max(ALWAYS), Level::of(range.source))
 }
 
 /// One page being judged.

@@ -297,6 +297,13 @@ pub fn count_page(
     page_visibility::decide(e, cx, page, |page, visible| visible.count(page))
 }
 
+/// How many tuples a page has, whoever may see them: [`count_page`] without visibility, for
+/// measuring what that costs.
+pub fn count_lines(e: &Engine, h: &HeapRel, block: BlockNo, scan: &mut PageScan) -> Result<usize> {
+    let Some(pin) = pin_scanned(e, h, block, scan.ring.as_mut())? else { return Ok(0) };
+    Ok(share(pin)?.map_or(0, |page| page::tuple_count(&page)))
+}
+
 /// Copies what a scan can look at: header, line pointers, tuples. Not the free space.
 fn copy_page(from: &Page, to: &mut Page, header_only: bool) {
     let (lower, upper) = (usize::from(from.lower()), usize::from(from.upper()));

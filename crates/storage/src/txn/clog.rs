@@ -162,6 +162,13 @@ pub(super) fn fate_in(word: u64, shift: u32) -> XidStatus {
     }
 }
 
+/// Whether all from the one whose bits are at `first` to the one at `last` committed.
+#[inline]
+pub(super) fn committed_in(word: u64, first: u32, last: u32) -> bool {
+    let asked = (ALL_COMMITTED << first) & (ALL_COMMITTED >> (u64::BITS - 2 - last));
+    word & asked == asked
+}
+
 impl CommitLog {
     /// A log that is only in memory, for tests and measurements.
     pub fn in_memory() -> Self {

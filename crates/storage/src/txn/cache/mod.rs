@@ -11,12 +11,12 @@
 //! ```
 //!
 //! Rules:
-//! - K1. Only final fates are remembered (semantics 1); nothing is recorded for a transaction that
+//! - Q1. Only final fates are remembered (semantics 1); nothing is recorded for a transaction that
 //!   runs. A fate never changes, so nothing is ever taken out for being wrong.
-//! - K2. A remembered stamp stays right when its chunk settles later: the position was real.
-//! - K3. `pages` knows "committed" but not when. It answers only below the floor of the snapshot
+//! - Q2. A remembered stamp stays right when its chunk settles later: the position was real.
+//! - Q3. `pages` knows "committed" but not when. It answers only below the floor of the snapshot
 //!   that asks, where every snapshot covers every commit, as a hint does (txn README, F2).
-//! - K4. A miss behaves as if there were no cache. The worst case costs a compare or two.
+//! - Q4. A miss behaves as if there were no cache. The worst case costs a compare or two.
 
 mod few;
 mod one;
