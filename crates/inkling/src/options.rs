@@ -49,9 +49,14 @@ pub fn engine_options(settings: &ServerSettings) -> EngineOptions {
         checkpoint_timeout: Duration::from_secs(number("checkpoint_timeout")),
         checkpoint_completion_target: settings.real("checkpoint_completion_target"),
         max_wal_size: number("max_wal_size") << 20,
+        min_wal_size: number("min_wal_size") << 20,
+        log_checkpoints: settings.bool("log_checkpoints"),
+        checkpoint_warning: Duration::from_secs(number("checkpoint_warning")),
         checkpoint_flush_after: number("checkpoint_flush_after") as u32,
         bgwriter_delay: Duration::from_millis(number("bgwriter_delay")),
         bgwriter_max_pages: number("bgwriter_lru_maxpages") as usize,
+        bgwriter_multiplier: settings.real("bgwriter_lru_multiplier"),
+        bgwriter_flush_after: number("bgwriter_flush_after") as u32,
         hint_policy: named(settings, "hint_policy", HintPolicy::from_name),
         status_cache: named(settings, "status_cache", StatusCacheKind::from_name),
         ..EngineOptions::default()
@@ -77,6 +82,11 @@ mod tests {
             ("max_wal_size", "64MB"),
             ("fsync", "off"),
             ("checkpoint_timeout", "1min"),
+            ("checkpoint_warning", "1min"),
+            ("min_wal_size", "1GB"),
+            ("log_checkpoints", "off"),
+            ("bgwriter_lru_multiplier", "0.5"),
+            ("bgwriter_flush_after", "256kB"),
             ("hint_policy", "page_lsn"),
             ("status_cache", "pages"),
         ] {
@@ -90,5 +100,9 @@ mod tests {
         assert_eq!(options.hint_policy, HintPolicy::PageLsn);
         assert_eq!(options.status_cache, StatusCacheKind::Pages);
         assert_eq!(options.checkpoint_timeout, Duration::from_secs(60));
+        assert_eq!(options.checkpoint_warning, Duration::from_secs(60));
+        assert_eq!(options.min_wal_size, 1 << 30);
+        assert!(!options.log_checkpoints);
+        assert_eq!((options.bgwriter_multiplier, options.bgwriter_flush_after), (0.5, 32));
     }
 }

@@ -11,6 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     Log,
+    /// What to do about the line before.
+    Hint,
     Warning,
     Error,
     Fatal,
@@ -21,6 +23,7 @@ impl Level {
     const fn as_str(self) -> &'static str {
         match self {
             Level::Log => "LOG",
+            Level::Hint => "HINT",
             Level::Warning => "WARNING",
             Level::Error => "ERROR",
             Level::Fatal => "FATAL",

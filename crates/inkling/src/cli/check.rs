@@ -15,7 +15,8 @@ pub fn check(root: &Path) -> Outcome<ExitCode> {
     let mut options = engine_options(&settings);
     // Nothing but the check itself is to touch the directory.
     options.background_threads = false;
-    options.log_sink = Arc::new(|level, message| engine_log(level, message, false));
+    options.log_sink = Arc::new(engine_log);
+    options.log_checkpoints = false;
     let (engine, _) = Engine::open_dir(root, options).map_err(|e| e.to_string())?;
     let database =
         Database::open(Arc::clone(&engine), settings).map_err(|e| e.message().to_owned())?;

@@ -60,11 +60,12 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The engine's messages go to the server's log. Checkpoints are its only chatter.
-fn engine_log(level: LogLevel, message: &str, checkpoints: bool) {
+/// The engine's messages go to the server's log.
+fn engine_log(level: LogLevel, message: &str) {
     let level = match level {
-        LogLevel::Debug if !checkpoints => return,
-        LogLevel::Debug | LogLevel::Log => Level::Log,
+        LogLevel::Debug => return,
+        LogLevel::Log => Level::Log,
+        LogLevel::Hint => Level::Hint,
         LogLevel::Warning => Level::Warning,
         LogLevel::Error => Level::Error,
     };

@@ -91,8 +91,7 @@ fn settings(args: &ServeArgs) -> Outcome<ServerSettings> {
 
 fn open(root: &Path, settings: ServerSettings) -> Outcome<(Arc<Engine>, Arc<Database>)> {
     let mut options = engine_options(&settings);
-    let checkpoints = settings.bool("log_checkpoints");
-    options.log_sink = Arc::new(move |level, message| engine_log(level, message, checkpoints));
+    options.log_sink = Arc::new(engine_log);
     let deadlock_timeout = settings.int("deadlock_timeout").max(1) as u64;
     let (engine, outcome) = Engine::open_dir(root, options).map_err(|e| e.to_string())?;
     engine.locks.set_deadlock_timeout(Duration::from_millis(deadlock_timeout));

@@ -78,6 +78,19 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
     ("pg_catalog", "pg_stat_wal", "select * from pg_catalog.pg_stat_get_wal()"),
     (
         "pg_catalog",
+        "pg_stat_checkpointer",
+        "select * from pg_catalog.inkling_stat_get_checkpointer()",
+    ),
+    (
+        "pg_catalog",
+        "pg_stat_bgwriter",
+        "select pg_catalog.pg_stat_get_bgwriter_buf_written_clean() as buffers_clean, \
+      pg_catalog.pg_stat_get_bgwriter_maxwritten_clean() as maxwritten_clean, \
+      pg_catalog.pg_stat_get_buf_alloc() as buffers_alloc, \
+      pg_catalog.pg_stat_get_bgwriter_stat_reset_time() as stats_reset",
+    ),
+    (
+        "pg_catalog",
         "pg_stat_slru",
         "select name, blks_zeroed, blks_hit, blks_read, blks_written, blks_exists, flushes, \
       truncates, stats_reset from pg_catalog.pg_stat_get_slru()",

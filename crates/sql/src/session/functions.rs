@@ -83,7 +83,7 @@ fn session_call(around: &Around, name: &str, args: &[Datum]) -> Result<Option<Da
         "pg_notification_queue_usage" => Datum::Float8(0.0),
         "pg_stat_get_numscans" => Datum::Int8(0),
         "age" => xid_age(around, args),
-        "pg_stat_reset_slru" => reset_slru(around, args),
+        _ if name.starts_with("pg_stat_") => return super::stats::call(around, name, args),
         _ if name.starts_with("has_") && name.ends_with("_privilege") => Datum::Bool(true),
         "pg_has_role" => Datum::Bool(true),
         _ => return Ok(None),
@@ -137,12 +137,13 @@ pub(super) fn call_set(around: &Around, name: &str, args: &[Datum]) -> Result<Ve
     if let Some(answer) = super::inspect::call_set(around, name, args)? {
         return Ok(answer);
     }
+    if let Some(row) = super::stats::call_set(around, name) {
+        return Ok(vec![row]);
+    }
     match name {
         "pg_show_all_settings" => Ok(all_settings(around)),
         "pg_stat_get_activity" => Ok(activity(around)),
         "pg_lock_status" => Ok(locks(around)),
-        "pg_stat_get_wal" => Ok(vec![wal_stats(around)]),
-        "pg_stat_get_slru" => Ok(vec![slru_stats(around)]),
         "pg_partition_ancestors"
         | "pg_get_publication_tables"
         | "pg_prepared_xact"
@@ -280,50 +281,8 @@ fn locks(around: &Around) -> Vec<Vec<Datum>> {
         .collect()
 }
 
-fn wal_stats(around: &Around) -> Vec<Datum> {
-    let s = around.db.engine.wal.stats();
-    let bytes = crate::types::numeric::Numeric::from(s.bytes as i64);
-    vec![
-        Datum::Int8(s.records as i64),
-        Datum::Int8(s.page_images as i64),
-        Datum::Numeric(std::sync::Arc::new(bytes)),
-        Datum::Int8(s.buffers_full as i64),
-        Datum::Int8(s.writes as i64),
-        Datum::Int8(s.syncs as i64),
-        Datum::Float8(s.write_micros as f64 / 1000.0),
-        Datum::Float8(s.sync_micros as f64 / 1000.0),
-        Datum::Timestamp(around.db.started),
-    ]
-}
-
 /// Microseconds from 1970 to 2000.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
-
-/// The commit log is the one structure of its kind.
-fn slru_stats(around: &Around) -> Vec<Datum> {
-    let s = around.db.engine.txns.clog().stats();
-    let count = |n: u64| Datum::Int8(n as i64);
-    vec![
-        Datum::text("transaction"),
-        count(s.zeroed),
-        count(s.hit),
-        count(s.read),
-        count(s.written),
-        count(s.exists),
-        count(s.flushes),
-        count(s.truncates),
-        Datum::Timestamp(s.reset_micros.map_or(around.db.started, |at| at - EPOCH_MICROS)),
-    ]
-}
-
-/// NULL means all; of the other names that PostgreSQL knows there is nothing to reset.
-fn reset_slru(around: &Around, args: &[Datum]) -> Datum {
-    if text_arg(args, 0).is_none_or(|name| name == "transaction") {
-        let engine = &around.db.engine;
-        engine.txns.clog().reset_stats(engine.clock().now_unix_micros());
-    }
-    Datum::text("")
-}
 
 /// How many xids ago; the permanent ones are infinitely old.
 fn xid_age(around: &Around, args: &[Datum]) -> Datum {

@@ -41,6 +41,7 @@ mod portal;
 mod prepared;
 mod run;
 mod statement_cache;
+mod stats;
 mod utility;
 
 pub use api::{CancelFlag, CancelReason, ColumnDesc, CommandTag, CopyInfo, Progress, RowSink};

@@ -162,12 +162,28 @@ pub static SETTINGS: &[SettingDef] = &[
         "Background writer sleep time between rounds.",
     ),
     def(
+        "bgwriter_flush_after",
+        int(0, 256, Unit::Blocks),
+        "64",
+        Sighup,
+        BGWRITER,
+        "Number of pages after which previously performed writes are flushed to disk.",
+    ),
+    def(
         "bgwriter_lru_maxpages",
         int(0, 1_073_741_823, Unit::None),
         "100",
         Sighup,
         BGWRITER,
         "Background writer maximum number of LRU pages to flush per round.",
+    ),
+    def(
+        "bgwriter_lru_multiplier",
+        Kind::Real { min: 0.0, max: 10.0 },
+        "2",
+        Sighup,
+        BGWRITER,
+        "Multiple of the average buffer usage to free per round.",
     ),
     def(
         "block_size",
@@ -208,6 +224,15 @@ pub static SETTINGS: &[SettingDef] = &[
         Sighup,
         CHECKPOINTS,
         "Sets the maximum time between automatic WAL checkpoints.",
+    ),
+    def(
+        "checkpoint_warning",
+        int(0, i32::MAX as i64, Unit::Sec),
+        "30",
+        Sighup,
+        CHECKPOINTS,
+        "Sets the maximum time before warning if checkpoints triggered by WAL volume happen too \
+         frequently.",
     ),
     reported(def(
         "client_encoding",
@@ -452,6 +477,14 @@ pub static SETTINGS: &[SettingDef] = &[
         Sighup,
         CHECKPOINTS,
         "Sets the WAL size that triggers a checkpoint.",
+    ),
+    def(
+        "min_wal_size",
+        int(2, i32::MAX as i64, Unit::Mb),
+        "80",
+        Sighup,
+        CHECKPOINTS,
+        "Sets the minimum size to shrink the WAL to.",
     ),
     def(
         "port",

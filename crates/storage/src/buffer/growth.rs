@@ -7,11 +7,12 @@ use super::frames::{ExclusivePage, TAGGED, VALID};
 use super::guards::{ExclusiveGuard, PinGuard};
 use super::pool::{BufferPool, Entered};
 use super::relfiles::{Persistence, RelFile, RelFiles};
+use super::writeback::Synced;
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Fork, PageId, RelId};
 use crate::page::PAGE_SIZE;
 use crate::sync::{Arc, thread};
-use crate::vfs::{OpenMode, Vfs};
+use crate::vfs::{Clock, OpenMode, Vfs};
 
 impl BufferPool {
     /// How many blocks a fork has; 0 when it was never written.
@@ -113,15 +114,19 @@ impl BufferPool {
         if fsync { self.files.sync_names() } else { Ok(()) }
     }
 
-    /// Makes every file written since it was last synced durable, and the names of all; tells how
-    /// many files there were.
-    pub(crate) fn sync_files(&self) -> Result<u64> {
-        let files = self.files.unsynced();
-        for file in &files {
+    /// Makes every file written since it was last synced durable, and the names of all.
+    pub(crate) fn sync_files(&self, clock: &dyn Clock) -> Result<Synced> {
+        let mut synced = Synced::default();
+        for file in &self.files.unsynced() {
+            let begun = clock.monotonic_micros();
             self.files.sync(file)?;
+            let micros = clock.monotonic_micros().saturating_sub(begun);
+            synced.files += 1;
+            synced.micros += micros;
+            synced.longest_micros = synced.longest_micros.max(micros);
         }
         self.files.sync_names()?;
-        Ok(files.len() as u64)
+        Ok(synced)
     }
 
     /// Asks the kernel to begin writing a range of a fork.

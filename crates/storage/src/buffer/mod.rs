@@ -29,7 +29,7 @@ pub use pool::{BufferPool, FRAMES_MIN, LogFlush, PoolOptions, WriteBackHook};
 pub use relfiles::Persistence;
 pub use ring::ScanRing;
 pub use stats::{PoolStats, PoolUsage};
-pub(crate) use writeback::{DirtyPages, ToWrite};
+pub(crate) use writeback::DirtyPages;
 
 #[cfg(all(test, shuttle))]
 mod models;

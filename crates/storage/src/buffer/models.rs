@@ -101,7 +101,7 @@ fn shuttle_writers_of_pages_and_files_agree() {
             }));
             let cleaner = Arc::clone(&pool);
             bodies.push(Box::new(move || {
-                cleaner.clean_ahead(4, 4).expect("clean");
+                cleaner.clean_ahead(4, 4, &mut Vec::new()).expect("clean");
                 for page in cleaner.mark_dirty_pages(super::DirtyPages::All) {
                     cleaner.write_marked(page).expect("write");
                 }

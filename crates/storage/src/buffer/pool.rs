@@ -382,7 +382,10 @@ impl BufferPool {
                     continue;
                 }
                 match self.evict(frame) {
-                    Ok(true) => return Ok(Claimed { pool: self, frame }),
+                    Ok(true) => {
+                        self.counters.allocations.add();
+                        return Ok(Claimed { pool: self, frame });
+                    }
                     Ok(false) => self.unpin(frame),
                     Err(e) => {
                         self.unpin(frame);

@@ -29,6 +29,7 @@ pub(super) struct PoolCounters {
     pub evictions: Counter,
     pub evict_writes: Counter,
     pub cleaner_writes: Counter,
+    pub allocations: Counter,
 }
 
 /// What the pool has done since start-up.
@@ -46,6 +47,8 @@ pub struct PoolStats {
     pub evict_writes: u64,
     /// Pages written by the background writer.
     pub cleaner_writes: u64,
+    /// Frames handed out for pages that were not in memory.
+    pub allocations: u64,
 }
 
 /// How many frames are in which state.
@@ -72,6 +75,7 @@ impl PoolCounters {
             evictions: self.evictions.get(),
             evict_writes: self.evict_writes.get(),
             cleaner_writes: self.cleaner_writes.get(),
+            allocations: self.allocations.get(),
         }
     }
 }

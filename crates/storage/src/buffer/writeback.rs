@@ -45,6 +45,14 @@ pub(crate) struct ToWrite {
     frame: u32,
 }
 
+/// What making files durable took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Synced {
+    pub files: u64,
+    pub micros: u64,
+    pub longest_micros: u64,
+}
+
 /// What the background writer found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cleaned {
@@ -52,6 +60,8 @@ pub(crate) struct Cleaned {
     pub written: usize,
     /// Frames that can be taken at once, clean.
     pub reusable: usize,
+    /// It ended because it had written as many as it might.
+    pub cut_short: bool,
 }
 
 impl BufferPool {
@@ -154,8 +164,14 @@ impl BufferPool {
     }
 
     /// Writes dirty pages that the clock hand will come to soon, so that whoever needs a frame
-    /// finds clean ones: at most `max_writes`, looking at `look` frames.
-    pub(crate) fn clean_ahead(&self, look: usize, max_writes: usize) -> Result<Cleaned> {
+    /// finds clean ones: at most `max_writes`, looking at `look` frames. `pages` gets what was
+    /// written.
+    pub(crate) fn clean_ahead(
+        &self,
+        look: usize,
+        max_writes: usize,
+        pages: &mut Vec<PageId>,
+    ) -> Result<Cleaned> {
         let count = self.frames.len();
         let start = self.hand.load(Ordering::Relaxed);
         let mut cleaned = Cleaned::default();
@@ -168,13 +184,16 @@ impl BufferPool {
             }
             if flags & DIRTY != 0 {
                 if cleaned.written >= max_writes {
+                    cleaned.cut_short = true;
                     break;
                 }
                 desc.pin_quietly();
                 let pin = PinGuard::adopt(self, frame);
+                let id = pin.id();
                 if self.write_back(pin.frame_no(), Patience::Try)? {
                     self.counters.cleaner_writes.add();
                     cleaned.written += 1;
+                    pages.push(id);
                 }
             }
             cleaned.reusable += 1;

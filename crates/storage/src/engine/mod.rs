@@ -23,7 +23,7 @@ mod options;
 mod rels;
 pub mod testing;
 #[cfg(all(test, not(shuttle)))]
-mod tests;
+pub(crate) mod tests;
 
 pub use control::{CONTROL_PATH, ControlData, ControlState, FORMAT_VERSION};
 pub use dirlock::{DirLock, LOCK_FILE, PID_FILE};
@@ -35,7 +35,7 @@ use crate::buffer::{BufferPool, ChangeLog};
 use crate::error::Result;
 use crate::ids::RelId;
 use crate::lock::LockManager;
-use crate::maint::{CheckpointStats, CheckpointTotals, Checkpoints, Cleaner, Threads};
+use crate::maint::{Baselines, CheckpointStats, Checkpoints, Cleaner, Threads};
 use crate::txn::{TxnHost, TxnManager};
 use crate::vfs::{Clock, Vfs};
 use crate::wal::Wal;
@@ -44,7 +44,7 @@ use parking_lot::{Mutex, RwLock};
 use rels::{PendingFiles, RelIds};
 use std::sync::Arc;
 
-pub use crate::maint::CheckpointKind;
+pub use crate::maint::{BackgroundWriterStats, Baseline, CheckpointKind, StatsTarget};
 
 /// What the control file of a directory says, read without opening the directory.
 pub fn read_control(vfs: &dyn Vfs) -> Result<ControlData> {
@@ -75,6 +75,7 @@ pub struct Engine {
     pub(crate) control: Mutex<ControlFile>,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) cleaner: Cleaner,
+    pub(crate) baselines: Baselines,
     pub(crate) rel_ids: RelIds,
     pub(crate) pending: PendingFiles,
     /// Read-held from a creation's or a truncation's record to its end on the file, write-held
@@ -123,15 +124,9 @@ impl Engine {
         crate::maint::checkpoint(self, kind)
     }
 
-    /// Checkpoints made since start-up.
+    /// Checkpoints made since start-up or the last reset of their counters.
     pub fn checkpoint_count(&self) -> u64 {
-        let totals = self.checkpoints.totals();
-        totals.timed + totals.requested
-    }
-
-    /// What the checkpoints since start-up did.
-    pub fn checkpoint_totals(&self) -> CheckpointTotals {
-        self.checkpoints.totals()
+        self.checkpoints.totals().done
     }
 
     /// Whether the log and the data files are still to be trusted: no write of the log and no

@@ -14,7 +14,7 @@ use crate::error::{Result, StorageError};
 use crate::heap::{DISPOSABLE_PATH, HeapState, HintPolicy};
 use crate::ids::{Lsn, Xid};
 use crate::lock::LockManager;
-use crate::maint::{Checkpoints, Cleaner, Threads};
+use crate::maint::{Baselines, Checkpoints, Cleaner, Threads};
 use crate::recovery::{self, CheckpointData, Recovered, RecoveryStats};
 use crate::txn::{CommitLog, TxnManager};
 use crate::vfs::{Clock, OpenMode, RealVfs, SystemClock, Vfs};
@@ -167,6 +167,7 @@ fn assemble(
         heap,
         checkpoints: Checkpoints::new(data.redo, host.clock.monotonic_micros()),
         cleaner: Cleaner::default(),
+        baselines: Baselines::default(),
         rel_ids: RelIds::new(from.next_rel),
         pending: PendingFiles::default(),
         redo_gate: RwLock::new(()),

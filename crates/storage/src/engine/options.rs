@@ -15,6 +15,8 @@ use std::time::Duration;
 pub enum LogLevel {
     Debug,
     Log,
+    /// What to do about the message before.
+    Hint,
     Warning,
     Error,
 }
@@ -41,6 +43,13 @@ pub struct EngineOptions {
     pub checkpoint_completion_target: f64,
     /// Log bytes that trigger a checkpoint, roughly (`max_wal_size`).
     pub max_wal_size: u64,
+    /// Log files to keep ready, as bytes together with those in use (`min_wal_size`).
+    pub min_wal_size: u64,
+    /// Whether each checkpoint is told at its beginning and at its end (`log_checkpoints`).
+    pub log_checkpoints: bool,
+    /// Checkpoints forced by the log's size that come quicker than this are told
+    /// (`checkpoint_warning`); nothing: never.
+    pub checkpoint_warning: Duration,
     /// Pages after which a checkpoint asks the kernel to begin writing
     /// (`checkpoint_flush_after`); 0 never asks.
     pub checkpoint_flush_after: u32,
@@ -51,6 +60,9 @@ pub struct EngineOptions {
     pub bgwriter_max_pages: usize,
     /// Frames to keep clean, as a multiple of the recent need (`bgwriter_lru_multiplier`).
     pub bgwriter_multiplier: f64,
+    /// Pages after which the background writer asks the kernel to begin writing
+    /// (`bgwriter_flush_after`); 0 never asks.
+    pub bgwriter_flush_after: u32,
     /// Whether checkpointer, background writer and the log's writer run. Without them everything
     /// happens in the callers' threads, in their order.
     pub background_threads: bool,
@@ -77,10 +89,14 @@ impl Default for EngineOptions {
             checkpoint_timeout: Duration::from_secs(300),
             checkpoint_completion_target: 0.9,
             max_wal_size: 1 << 30,
+            min_wal_size: 80 << 20,
+            log_checkpoints: false,
+            checkpoint_warning: Duration::from_secs(30),
             checkpoint_flush_after: 32,
             bgwriter_delay: Duration::from_millis(200),
             bgwriter_max_pages: 100,
             bgwriter_multiplier: 2.0,
+            bgwriter_flush_after: 64,
             background_threads: true,
             hint_policy: HintPolicy::default(),
             status_cache: StatusCacheKind::default(),

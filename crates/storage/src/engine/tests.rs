@@ -6,5 +6,5 @@ mod clog;
 mod crash;
 mod faults;
 mod threads;
-mod toy;
+pub(crate) mod toy;
 mod watch;

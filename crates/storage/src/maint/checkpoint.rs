@@ -15,12 +15,14 @@
 //! A failure at any step leaves the previous checkpoint in force: its redo point is older, its log
 //! is still there, and nothing that was done is wrong. The next attempt starts afresh.
 
-use super::threads::Threads;
+use super::pace::{Distance, Pace};
+use super::report;
 use super::truncate::PendingCut;
-use crate::buffer::{DirtyPages, ToWrite};
+use super::write_back::WriteBackHints;
+use crate::buffer::DirtyPages;
 use crate::engine::{ControlData, ControlState, Engine, LogLevel, insert_checkpoint};
 use crate::error::{Result, StorageError};
-use crate::ids::{Fork, Lsn, RelId, Xid};
+use crate::ids::{Lsn, Xid};
 use crate::recovery::CheckpointData;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +31,10 @@ use std::time::Duration;
 /// Why a checkpoint is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckpointKind {
-    /// Due: spread over the interval, skipped when nothing was logged since the last.
+    /// Due by the clock: spread over the interval, skipped when nothing was logged since the last.
     Timed,
+    /// Due because so much was logged: spread as well.
+    LogSize,
     /// Asked for: as fast as possible.
     Immediate,
     /// The engine stops: unlogged pages are written too.
@@ -39,30 +43,59 @@ pub enum CheckpointKind {
     EndOfRecovery,
 }
 
+impl CheckpointKind {
+    /// Whether its writes are spread over the interval.
+    fn is_paced(self) -> bool {
+        matches!(self, CheckpointKind::Timed | CheckpointKind::LogSize)
+    }
+}
+
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointStats {
     /// False: there was nothing to do.
     pub made: bool,
     pub redo: Lsn,
+    /// Where its record is, as the control file says it.
+    pub record: Lsn,
+    pub pages_written: u64,
+    pub clog_pages_written: u64,
+    /// Log files that were made since the checkpoint before.
+    pub segments_added: u64,
+    pub segments_removed: u64,
+    pub segments_recycled: u64,
+    pub files_synced: u64,
+    pub write_micros: u64,
+    pub sync_micros: u64,
+    /// All fsyncs of files together, without those of directories.
+    pub file_sync_micros: u64,
+    /// The longest fsync of one file.
+    pub longest_sync_micros: u64,
+    /// From the first step to the last.
+    pub total_micros: u64,
+    /// Log from the redo point before to this one.
+    pub distance_bytes: u64,
+    /// What the next distance is expected to be.
+    pub estimate_bytes: u64,
+}
+
+/// What all checkpoints since start-up, or since the last reset, did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointTotals {
+    /// Begun because they were due by the clock, idle ones included.
+    pub timed: u64,
+    /// Begun because somebody asked, the log's size and the engine itself included.
+    pub requested: u64,
+    /// Brought to their end.
+    pub done: u64,
+    /// Counted while a checkpoint goes on.
     pub pages_written: u64,
     pub clog_pages_written: u64,
     pub files_synced: u64,
     pub write_micros: u64,
     pub sync_micros: u64,
-}
-
-/// What all checkpoints since start-up did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckpointTotals {
-    /// Made because they were due.
-    pub timed: u64,
-    /// Made because somebody asked, the engine itself included.
-    pub requested: u64,
-    pub pages_written: u64,
-    pub files_synced: u64,
-    pub write_micros: u64,
-    pub sync_micros: u64,
+    /// When the counters were set to zero, in microseconds since 1970.
+    pub reset_micros: Option<i64>,
 }
 
 struct Last {
@@ -70,6 +103,9 @@ struct Last {
     /// End of its record, to see whether anything followed.
     record: Lsn,
     started_micros: u64,
+    distance: Distance,
+    /// Log files made since start-up, when it ended.
+    segments_created: u64,
 }
 
 /// The checkpoints of one engine.
@@ -77,23 +113,31 @@ pub(crate) struct Checkpoints {
     /// One at a time.
     running: Mutex<()>,
     /// Callers who wait for the one that is running, or for their own: it must not dawdle.
-    waiting: AtomicUsize,
+    pub(super) waiting: AtomicUsize,
     totals: Mutex<CheckpointTotals>,
     last: Mutex<Last>,
     /// Commit log to be given up with the next one that may.
     pub(super) cut: PendingCut,
 }
 
-/// How long a checkpoint that is ahead of its schedule rests.
-const NAP: Duration = Duration::from_millis(100);
+/// How long a checkpoint that is ahead of its schedule rests: short, so that what it then does in
+/// one go holds up nobody who shares its processor.
+const NAP: Duration = Duration::from_millis(10);
 
 impl Checkpoints {
     pub fn new(redo: Lsn, now_micros: u64) -> Self {
+        let last = Last {
+            redo,
+            record: Lsn::INVALID,
+            started_micros: now_micros,
+            distance: Distance::default(),
+            segments_created: 0,
+        };
         Checkpoints {
             running: Mutex::new(()),
             waiting: AtomicUsize::new(0),
             totals: Mutex::new(CheckpointTotals::default()),
-            last: Mutex::new(Last { redo, record: Lsn::INVALID, started_micros: now_micros }),
+            last: Mutex::new(last),
             cut: PendingCut::default(),
         }
     }
@@ -102,115 +146,112 @@ impl Checkpoints {
         *self.totals.lock()
     }
 
-    fn count(&self, kind: CheckpointKind, stats: &CheckpointStats) {
-        let mut totals = self.totals.lock();
-        match kind {
-            CheckpointKind::Timed => totals.timed += 1,
-            _ => totals.requested += 1,
-        }
-        totals.pages_written += stats.pages_written;
-        totals.files_synced += stats.files_synced;
-        totals.write_micros += stats.write_micros;
-        totals.sync_micros += stats.sync_micros;
+    /// Sets the counters to zero.
+    pub fn reset_totals(&self, now_unix_micros: i64) {
+        let zero = CheckpointTotals::default();
+        *self.totals.lock() = CheckpointTotals { reset_micros: Some(now_unix_micros), ..zero };
     }
 
-    /// Whether the interval has passed, or so much was logged.
-    pub fn is_due(&self, engine: &Engine) -> bool {
+    fn count(&self, add: impl FnOnce(&mut CheckpointTotals)) {
+        add(&mut self.totals.lock());
+    }
+
+    /// Which checkpoint is due: so much was logged, or the interval has passed.
+    pub fn due(&self, engine: &Engine) -> Option<CheckpointKind> {
         let last = self.last.lock();
         let elapsed = engine.clock.monotonic_micros().saturating_sub(last.started_micros);
         let logged = engine.wal.inserted().bytes_since(last.redo);
-        Duration::from_micros(elapsed) >= engine.options().checkpoint_timeout
-            || logged >= wal_budget(engine)
+        if logged >= Pace::log_budget(engine.options()) {
+            return Some(CheckpointKind::LogSize);
+        }
+        let over = Duration::from_micros(elapsed) >= engine.options().checkpoint_timeout;
+        over.then_some(CheckpointKind::Timed)
     }
-}
 
-/// Log bytes from one redo point to the next such that two intervals fit `max_wal_size`.
-fn wal_budget(engine: &Engine) -> u64 {
-    let options = engine.options();
-    let parts = 1.0 + options.checkpoint_completion_target.clamp(0.0, 1.0);
-    (options.max_wal_size as f64 / parts) as u64
+    /// Since the beginning of the last one.
+    fn since_last(&self, now_micros: u64) -> Duration {
+        Duration::from_micros(now_micros.saturating_sub(self.last.lock().started_micros))
+    }
 }
 
 /// Makes a checkpoint in this thread.
 pub(crate) fn checkpoint(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
+    checkpoint_resting(engine, kind, &|time| {
+        !engine.threads().enabled() || engine.threads().wait(time)
+    })
+}
+
+/// The same, with a way to rest; `rest` tells whether there is to be no more resting.
+pub(super) fn checkpoint_resting(
+    engine: &Engine,
+    kind: CheckpointKind,
+    rest: &dyn Fn(Duration) -> bool,
+) -> Result<CheckpointStats> {
     let all = &engine.checkpoints;
-    let impatient = kind != CheckpointKind::Timed;
-    if impatient {
+    if !kind.is_paced() {
         all.waiting.fetch_add(1, Ordering::Relaxed);
     }
     let running = all.running.lock();
-    let outcome = run(engine, kind);
-    if impatient {
+    let outcome = run(engine, kind, rest);
+    if !kind.is_paced() {
         all.waiting.fetch_sub(1, Ordering::Relaxed);
     }
     drop(running);
     if let Ok(stats) = &outcome
         && stats.made
     {
-        all.count(kind, stats);
-        report(engine, kind, stats);
+        all.count(|totals| {
+            totals.done += 1;
+            totals.files_synced += stats.files_synced;
+            totals.write_micros += stats.write_micros;
+            totals.sync_micros += stats.sync_micros;
+        });
+        report::complete(engine, stats);
     }
     outcome
 }
 
-fn report(engine: &Engine, kind: CheckpointKind, stats: &CheckpointStats) {
-    let message = format!(
-        "checkpoint complete ({kind:?}): redo at {}, {} pages and {} commit log pages written in {} ms, {} files synced in {} ms",
-        stats.redo,
-        stats.pages_written,
-        stats.clog_pages_written,
-        stats.write_micros / 1000,
-        stats.files_synced,
-        stats.sync_micros / 1000
-    );
-    engine.options().log(LogLevel::Debug, &message);
-}
-
-fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
+fn run(
+    engine: &Engine,
+    kind: CheckpointKind,
+    rest: &dyn Fn(Duration) -> bool,
+) -> Result<CheckpointStats> {
     engine.check_health()?;
     let started = engine.clock.monotonic_micros();
-    if kind == CheckpointKind::Timed
-        && engine.wal.inserted() == engine.checkpoints.last.lock().record
-    {
-        engine.checkpoints.last.lock().started_micros = started;
+    let all = &engine.checkpoints;
+    all.count(|totals| match kind {
+        CheckpointKind::Timed => totals.timed += 1,
+        _ => totals.requested += 1,
+    });
+    if kind == CheckpointKind::Timed && engine.wal.inserted() == all.last.lock().record {
+        all.last.lock().started_micros = started;
         return Ok(CheckpointStats::default());
     }
+    report::starting(engine, kind, all.since_last(started));
     // Both before the redo point: what is settled or given up then is not asked for by replay.
-    let cut = engine.checkpoints.cut.take(engine);
+    let cut = all.cut.take(engine);
     engine.txns.maintain(engine.wal.flushed());
     let settled = engine.txns.oldest_unsettled();
-    let redo = {
-        let _gate = engine.redo_gate.write();
-        engine.txns.with_commit_mutex(|| engine.wal.advance_redo_point())
-    };
-    let (created, dropped) = engine.pending.lists(&engine.txns);
-    let data = CheckpointData {
-        redo,
-        next_xid: engine.txns.next_xid(),
-        oldest_xid: cut.map_or(Xid::INVALID, |cut| cut.oldest).max(engine.txns.clog().oldest()),
-        next_rel: engine.rel_ids.bound(),
-        shutdown: kind == CheckpointKind::Shutdown,
-        time_micros: engine.clock.now_unix_micros(),
-        created,
-        dropped,
-    };
+    let data = begin(engine, kind, cut.as_ref().map_or(Xid::INVALID, |cut| cut.oldest));
+    let redo = data.redo;
     let mut stats = CheckpointStats { made: true, redo, ..CheckpointStats::default() };
     stats.clog_pages_written = engine.txns.clog().write_dirty(&*engine.wal)?;
-    let which = match kind {
-        CheckpointKind::Timed | CheckpointKind::Immediate => DirtyPages::Logged,
-        CheckpointKind::Shutdown | CheckpointKind::EndOfRecovery => DirtyPages::All,
-    };
-    stats.pages_written = write_pages(engine, kind, which, started, redo)?;
+    all.count(|totals| totals.clog_pages_written += stats.clog_pages_written);
+    let pace = Pace::new(engine.options(), started, redo);
+    stats.pages_written = write_pages(engine, kind, &pace, rest)?;
     let written = engine.clock.monotonic_micros();
     stats.write_micros = written.saturating_sub(started);
-    stats.files_synced = engine.pool.sync_files()?;
+    let synced = engine.pool.sync_files(&*engine.clock)?;
+    (stats.files_synced, stats.longest_sync_micros) = (synced.files, synced.longest_micros);
+    stats.file_sync_micros = synced.micros;
     stats.sync_micros = engine.clock.monotonic_micros().saturating_sub(written);
     let record = insert_checkpoint(&engine.wal, &data)?;
     engine.wal.flush(record)?;
     publish(engine, kind, &data, record)?;
-    *engine.checkpoints.last.lock() = Last { redo, record, started_micros: started };
+    stats.record = record;
+    finish(engine, started, &mut stats);
     if let Some(cut) = cut {
-        engine.checkpoints.cut.finish(engine, cut);
+        all.cut.finish(engine, cut);
     }
     if let Err(e) = engine.txns.clog().map_settled(settled) {
         // They stay in memory, and are tried again with the next one.
@@ -218,11 +259,53 @@ fn run(engine: &Engine, kind: CheckpointKind) -> Result<CheckpointStats> {
             .options()
             .log(LogLevel::Warning, &format!("could not map old commit log files: {e}"));
     }
-    if let Err(e) = engine.wal.remove_segments_before(redo) {
+    remove_old_log(engine, &mut stats);
+    stats.total_micros = engine.clock.monotonic_micros().saturating_sub(started);
+    Ok(stats)
+}
+
+/// Takes the redo point, and collects what the record will say.
+fn begin(engine: &Engine, kind: CheckpointKind, cut: Xid) -> CheckpointData {
+    let redo = {
+        let _gate = engine.redo_gate.write();
+        engine.txns.with_commit_mutex(|| engine.wal.advance_redo_point())
+    };
+    let (created, dropped) = engine.pending.lists(&engine.txns);
+    CheckpointData {
+        redo,
+        next_xid: engine.txns.next_xid(),
+        oldest_xid: cut.max(engine.txns.clog().oldest()),
+        next_rel: engine.rel_ids.bound(),
+        shutdown: kind == CheckpointKind::Shutdown,
+        time_micros: engine.clock.now_unix_micros(),
+        created,
+        dropped,
+    }
+}
+
+/// It stands: the next one is measured from here.
+fn finish(engine: &Engine, started: u64, stats: &mut CheckpointStats) {
+    let mut last = engine.checkpoints.last.lock();
+    stats.distance_bytes = stats.redo.bytes_since(last.redo);
+    last.distance.note(stats.distance_bytes);
+    stats.estimate_bytes = last.distance.estimate();
+    (last.redo, last.record, last.started_micros) = (stats.redo, stats.record, started);
+}
+
+/// Old log files go, or become the next ones: as many as the log is expected to fill.
+fn remove_old_log(engine: &Engine, stats: &mut CheckpointStats) {
+    let ready = Distance::log_to_keep(stats.estimate_bytes, engine.options());
+    let before = engine.wal.stats();
+    if let Err(e) = engine.wal.remove_segments_before(stats.redo, ready) {
         // The checkpoint stands; the files go with the next one.
         engine.options().log(LogLevel::Warning, &format!("could not remove old log files: {e}"));
     }
-    Ok(stats)
+    let after = engine.wal.stats();
+    stats.segments_removed = after.segments_removed - before.segments_removed;
+    stats.segments_recycled = after.segments_recycled - before.segments_recycled;
+    let mut last = engine.checkpoints.last.lock();
+    stats.segments_added = after.segments_created - last.segments_created;
+    last.segments_created = after.segments_created;
 }
 
 fn publish(
@@ -252,12 +335,15 @@ fn publish(
 fn write_pages(
     engine: &Engine,
     kind: CheckpointKind,
-    which: DirtyPages,
-    started: u64,
-    redo: Lsn,
+    pace: &Pace,
+    rest: &dyn Fn(Duration) -> bool,
 ) -> Result<u64> {
+    let which = match kind {
+        CheckpointKind::Shutdown | CheckpointKind::EndOfRecovery => DirtyPages::All,
+        _ => DirtyPages::Logged,
+    };
     let pages = engine.pool.mark_dirty_pages(which);
-    let mut hints = WriteBackHints::new(engine);
+    let mut hints = WriteBackHints::new(engine.options().checkpoint_flush_after);
     let mut written = 0;
     for (done, page) in pages.iter().enumerate() {
         if engine.threads().abandoned() {
@@ -265,74 +351,24 @@ fn write_pages(
         }
         if engine.pool.write_marked(*page)? {
             written += 1;
-            hints.note(page);
+            engine.checkpoints.count(|totals| totals.pages_written += 1);
+            hints.note(&engine.pool, page.id);
         }
-        if kind == CheckpointKind::Timed {
+        if kind.is_paced() {
             let progress = (done + 1) as f64 / pages.len() as f64;
-            rest_while_early(engine, progress, started, redo);
+            rest_while_early(engine, pace, progress, rest);
         }
     }
-    hints.flush();
+    hints.flush(&engine.pool);
     Ok(written)
 }
 
 /// Rests as long as the work is further than the interval, by the clock and by the log.
-fn rest_while_early(engine: &Engine, progress: f64, started: u64, redo: Lsn) {
-    let threads: &Threads = engine.threads();
-    let options = engine.options();
-    while threads.enabled() && engine.checkpoints.waiting.load(Ordering::Relaxed) == 0 {
-        let elapsed = engine.clock.monotonic_micros().saturating_sub(started);
-        let by_clock = elapsed as f64 / options.checkpoint_timeout.as_micros().max(1) as f64;
-        let logged = engine.wal.inserted().bytes_since(redo) as f64;
-        let by_log = logged / wal_budget(engine).max(1) as f64;
-        let early = progress * options.checkpoint_completion_target > by_clock.max(by_log);
-        if !early || threads.wait(NAP) {
+fn rest_while_early(engine: &Engine, pace: &Pace, progress: f64, rest: &dyn Fn(Duration) -> bool) {
+    while engine.checkpoints.waiting.load(Ordering::Relaxed) == 0 {
+        let (now, end) = (engine.clock.monotonic_micros(), engine.wal.inserted());
+        if !pace.is_early(progress, now, end) || rest(NAP) {
             return;
         }
-    }
-}
-
-/// Collects neighbouring writes to one file, and asks the kernel to begin with them.
-struct WriteBackHints<'e> {
-    engine: &'e Engine,
-    after: u32,
-    file: (RelId, Fork),
-    first: u32,
-    end: u32,
-    count: u32,
-}
-
-impl<'e> WriteBackHints<'e> {
-    fn new(engine: &'e Engine) -> Self {
-        let after = engine.options().checkpoint_flush_after;
-        WriteBackHints {
-            engine,
-            after,
-            file: (RelId::INVALID, Fork::Main),
-            first: 0,
-            end: 0,
-            count: 0,
-        }
-    }
-
-    fn note(&mut self, page: &ToWrite) {
-        let (file, block) = ((page.id.rel, page.id.fork), page.id.block);
-        if self.after == 0 {
-            return;
-        }
-        if file != self.file || self.count >= self.after {
-            self.flush();
-            (self.file, self.first) = (file, block);
-        }
-        self.end = block + 1;
-        self.count += 1;
-    }
-
-    fn flush(&mut self) {
-        if self.count > 0 {
-            let blocks = self.end - self.first;
-            self.engine.pool.start_write_back(self.file.0, self.file.1, self.first, blocks);
-        }
-        self.count = 0;
     }
 }

@@ -3,7 +3,7 @@
 //! A thread holds the engine weakly between rounds, so an engine that its owner drops goes away,
 //! and takes the threads with it.
 
-use super::checkpoint::{CheckpointKind, checkpoint};
+use super::checkpoint::checkpoint;
 use super::cleaner::background_round;
 use crate::engine::{Engine, LogLevel};
 use crate::error::StorageError;
@@ -123,10 +123,8 @@ fn checkpointer() -> impl FnMut(&Engine) + Send + 'static {
             pause -= 1;
             return;
         }
-        if !engine.checkpoints.is_due(engine) {
-            return;
-        }
-        match checkpoint(engine, CheckpointKind::Timed) {
+        let Some(kind) = engine.checkpoints.due(engine) else { return };
+        match checkpoint(engine, kind) {
             Ok(_) | Err(StorageError::Canceled) => {}
             Err(e) => {
                 let message = format!("checkpoint failed, will be tried again: {e}");

@@ -123,6 +123,26 @@ pub struct WalStats {
     pub segments_removed: u64,
 }
 
+impl WalStats {
+    /// What came to these counters since they were `base`.
+    pub fn since(&self, base: &WalStats) -> WalStats {
+        WalStats {
+            records: self.records.saturating_sub(base.records),
+            page_images: self.page_images.saturating_sub(base.page_images),
+            page_image_bytes: self.page_image_bytes.saturating_sub(base.page_image_bytes),
+            bytes: self.bytes.saturating_sub(base.bytes),
+            writes: self.writes.saturating_sub(base.writes),
+            syncs: self.syncs.saturating_sub(base.syncs),
+            write_micros: self.write_micros.saturating_sub(base.write_micros),
+            sync_micros: self.sync_micros.saturating_sub(base.sync_micros),
+            buffers_full: self.buffers_full.saturating_sub(base.buffers_full),
+            segments_created: self.segments_created.saturating_sub(base.segments_created),
+            segments_recycled: self.segments_recycled.saturating_sub(base.segments_recycled),
+            segments_removed: self.segments_removed.saturating_sub(base.segments_removed),
+        }
+    }
+}
+
 /// What the writer thread and the callers have in common.
 struct Shared {
     kernel: Kernel<SegmentDevice>,
@@ -380,11 +400,13 @@ impl Wal {
 
     // ---- housekeeping ----
 
-    /// Recycles or removes segments that end at or before `lsn`. What is not flushed yet stays,
-    /// whatever `lsn` says.
-    pub fn remove_segments_before(&self, lsn: Lsn) -> Result<()> {
+    /// Removes segments that end at or before `lsn`, or recycles them as long as the ones from
+    /// there on hold less than `keep` bytes, used and ready ones together. What is not flushed yet
+    /// stays, whatever `lsn` says.
+    pub fn remove_segments_before(&self, lsn: Lsn, keep: u64) -> Result<()> {
         let shared = &self.shared;
-        let end = shared.segments.remove_before(lsn.raw().min(shared.kernel.flushed()))?;
+        let position = lsn.raw().min(shared.kernel.flushed());
+        let end = shared.segments.remove_before(position, keep)?;
         shared.kernel.extend_disk(end);
         Ok(())
     }

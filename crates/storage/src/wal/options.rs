@@ -23,8 +23,6 @@ pub struct WalOptions {
     /// Fills new segments with zeros instead of only reserving their space (`wal_init_zero`), so
     /// that a flush changes nothing but contents.
     pub init_zero: bool,
-    /// Old segments kept for reuse ahead of the current one (from `min_wal_size`).
-    pub recycle_segments: usize,
     /// Bytes of log that only essential records may use when the disk is full; at most a quarter
     /// of a segment is taken.
     pub safety_margin: u64,
@@ -67,7 +65,6 @@ impl Default for WalOptions {
             write_after: 256 << 10,
             fsync: true,
             init_zero: true,
-            recycle_segments: 5,
             safety_margin: 1 << 20,
             compression: WalCompression::Off,
             background_writer: true,

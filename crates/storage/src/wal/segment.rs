@@ -84,7 +84,6 @@ pub(super) struct Segments {
     size: u64,
     fsync: bool,
     init_zero: bool,
-    recycle: usize,
     state: Mutex<State>,
 }
 
@@ -105,7 +104,6 @@ impl Segments {
             size: options.segment_size,
             fsync: options.fsync,
             init_zero: options.init_zero,
-            recycle: options.recycle_segments,
             state: Mutex::new(State { end, unfinished: None, stats }),
         }
     }
@@ -165,11 +163,13 @@ impl Segments {
         Ok(Progress::Ready(state.end))
     }
 
-    /// Reuses or removes all segments that end at or before `position`, which must be flushed;
-    /// answers where the ready segments end now.
-    pub fn remove_before(&self, position: u64) -> Result<u64> {
+    /// Removes all segments that end at or before `position`, which must be flushed, or reuses them
+    /// as long as those from there on hold less than `keep` bytes; answers where the ready segments
+    /// end now.
+    pub fn remove_before(&self, position: u64, keep: u64) -> Result<u64> {
         let mut state = self.state.lock();
         let keep_from = position / self.size;
+        let full = keep_from.saturating_add(keep.div_ceil(self.size)).saturating_mul(self.size);
         let names = list(&*self.vfs)?;
         let old = names.iter().filter_map(|name| parse_segment_name(name, self.size));
         let old: Vec<u64> = old.filter(|segno| *segno < keep_from).collect();
@@ -179,8 +179,7 @@ impl Segments {
         let mut end = state.end;
         for segno in old {
             let path = segment_path(segno, self.size);
-            let ahead = (end / self.size).saturating_sub(keep_from + 1);
-            if ahead < self.recycle as u64 && self.has_full_length(&path) {
+            if end < full && self.has_full_length(&path) {
                 let next = segment_path(end / self.size, self.size);
                 let renamed = self.vfs.rename(&path, &next);
                 renamed.map_err(|e| StorageError::io("rename", path, e))?;
@@ -289,7 +288,7 @@ mod tests {
     }
 
     fn options() -> WalOptions {
-        WalOptions { segment_size: 8192, recycle_segments: 2, ..WalOptions::default() }
+        WalOptions { segment_size: 8192, ..WalOptions::default() }
     }
 
     fn names(disk: &SimDisk) -> Vec<u64> {
@@ -338,7 +337,7 @@ mod tests {
         segments.ensure(8192 * 6).expect("prepare");
         assert_eq!(names(&disk), [1, 2, 3, 4, 5]);
         // Segment 5 is current: two of the four old ones become 6 and 7.
-        assert_eq!(segments.remove_before(8192 * 5 + 100).expect("remove"), 8192 * 8);
+        assert_eq!(segments.remove_before(8192 * 5 + 100, 8192 * 3).expect("remove"), 8192 * 8);
         assert_eq!(names(&disk), [5, 6, 7]);
         assert_eq!(segments.stats().recycled, 2);
         assert_eq!(segments.stats().removed, 2);

@@ -402,7 +402,7 @@ builtins! { SESSIONS
     3757 pg_ts_dict_is_visible(OID) BOOL "ss" = SESSION;
     3758 pg_ts_config_is_visible(OID) BOOL "ss" = SESSION;
     3768 pg_ts_template_is_visible(OID) BOOL "ss" = SESSION;
-    3775 pg_stat_reset_shared(TEXT) VOID "sv" = SESSION;
+    3775 pg_stat_reset_shared(TEXT) VOID "nv1" = SESSION;
     3776 pg_stat_reset_single_table_counters(OID) VOID "sv" = SESSION;
     3778 pg_tablespace_location(OID) TEXT "ss" = SESSION;
     3781 pg_get_replication_slots() RECORD "ns" {
@@ -471,5 +471,10 @@ builtins! { SESSIONS
     6248 pg_stat_get_recovery_prefetch() RECORD "sv" {
         stats_reset TIMESTAMPTZ prefetch INT8 hit INT8 skip_init INT8 skip_new INT8 skip_fpw INT8
         skip_rep INT8 wal_distance INT4 block_distance INT4 io_depth INT4
+    } = SESSION_SET;
+    9420 inkling_stat_get_checkpointer() RECORD "nv" {
+        num_timed INT8 num_requested INT8 num_done INT8 restartpoints_timed INT8
+        restartpoints_req INT8 restartpoints_done INT8 write_time FLOAT8 sync_time FLOAT8
+        buffers_written INT8 slru_written INT8 stats_reset TIMESTAMPTZ
     } = SESSION_SET;
 }

@@ -338,14 +338,16 @@ fn the_cleaner_leaves_clean_frames_ahead_of_the_hand() {
     let f = fixture(64);
     grow(&f.pool, 200);
     // One turn takes the usage counts off; nothing is pinned.
-    let mut found = f.pool.clean_ahead(64, 64).expect("clean");
+    let mut pages = Vec::new();
+    let mut found = f.pool.clean_ahead(64, 64, &mut pages).expect("clean");
     for block in 0..64 {
         drop(f.pool.read(PageId::main(REL, block)).expect("read"));
-        let more = f.pool.clean_ahead(64, 64).expect("clean");
+        let more = f.pool.clean_ahead(64, 64, &mut pages).expect("clean");
         found.written += more.written;
     }
     assert!(found.written > 0, "{found:?}");
     assert_eq!(f.pool.stats().cleaner_writes, found.written as u64);
+    assert_eq!(pages.len(), found.written);
 }
 
 /// Not a check of speed (machines differ) but a figure to look at, with `--release --nocapture`.

@@ -32,11 +32,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let random = SeededRandom::new(seed);
-        let options = WalOptions {
-            init_zero: random.one_in(2),
-            recycle_segments: random.below(4) as usize,
-            ..small_options()
-        };
+        let options = WalOptions { init_zero: random.one_in(2), ..small_options() };
         let (floor, flushed) = (FIRST_LSN, FIRST_LSN);
         let disk = SimDisk::new(seed);
         Run { random, disk, options, log: Vec::new(), floor, flushed, next_xid: 1 }
@@ -85,7 +81,7 @@ impl Run {
                 if keep > 0 {
                     self.floor = self.log[keep - 1].end;
                     self.log.drain(..keep);
-                    wal.remove_segments_before(self.floor)?;
+                    wal.remove_segments_before(self.floor, self.random.below(5) * 8192)?;
                 }
                 Ok(())
             }

@@ -153,7 +153,7 @@ fn recycling_ends_a_shortage_of_space() {
     disk.set_capacity(Some(3 * 8192));
     while try_append(&wal, 1, &[1; 200]).is_ok() {}
     wal.flush(wal.inserted()).expect("flush");
-    wal.remove_segments_before(wal.flushed()).expect("recycle");
+    wal.remove_segments_before(wal.flushed(), 3 * 8192).expect("recycle");
     assert_eq!(wal.stats().segments_recycled, 2);
     let from = wal.inserted();
     wal.flush(append(&wal, 2, &[2; 4000])).expect("flush");
@@ -327,12 +327,12 @@ fn the_next_segment_is_ready_before_it_is_needed() {
 fn old_segments_go_only_when_flushed() {
     let (disk, wal) = fresh(&small_options());
     let end = (0..100).fold(FIRST_LSN, |_, xid| append(&wal, xid, &[1; 400]));
-    wal.remove_segments_before(end).expect("nothing is flushed");
+    wal.remove_segments_before(end, 3 * 8192).expect("nothing is flushed");
     assert_eq!(wal.stats().segments_removed, 0);
     wal.flush(end).expect("flush");
     let keep = append(&wal, 100, b"keep");
     wal.flush(keep).expect("flush");
-    wal.remove_segments_before(keep).expect("remove");
+    wal.remove_segments_before(keep, 3 * 8192).expect("remove");
     let stats = wal.stats();
     assert!(stats.segments_removed > 0 && stats.segments_recycled > 0, "{stats:?}");
     assert_eq!(read_all(&disk, end).len(), 1);

@@ -15,7 +15,6 @@ fn small_options() -> WalOptions {
         buffer_size: 64 << 10,
         flush_after: 0,
         init_zero: false,
-        recycle_segments: 2,
         background_writer: false,
         ..WalOptions::default()
     }
