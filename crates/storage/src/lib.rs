@@ -4,6 +4,7 @@
 
 pub mod btree;
 pub mod buffer;
+pub mod durability;
 pub mod engine;
 pub mod error;
 pub mod heap;

@@ -44,6 +44,7 @@ impl Binder<'_> {
                 Utility::AlterRoleSet(AlterRoleSet {
                     role: None,
                     database: Some(s.dbname.clone()),
+                    of_database: true,
                     set,
                 })
             }
@@ -944,7 +945,7 @@ impl Binder<'_> {
         };
         let set = self.stored_setting(s.setstmt.as_ref().ok_or_else(node::missing)?)?;
         let database = (!s.database.is_empty()).then(|| s.database.clone());
-        Ok(Utility::AlterRoleSet(AlterRoleSet { role, database, set }))
+        Ok(Utility::AlterRoleSet(AlterRoleSet { role, database, of_database: false, set }))
     }
 
     fn drop_role(&mut self, s: &protobuf::DropRoleStmt) -> Result<Utility> {

@@ -441,7 +441,9 @@ pub struct AlterRoleSet {
     /// None: ALL, or ALTER DATABASE without a role.
     pub role: Option<Oid>,
     pub database: Option<String>,
-    /// `values` None: reset this one.
+    /// ALTER DATABASE, not ALTER ROLE ALL IN DATABASE: they differ in their tag only.
+    pub of_database: bool,
+    /// None: reset all; `values` None: reset this one.
     pub set: Option<super::statement::SetVariable>,
 }
 

@@ -325,6 +325,7 @@ impl Utility {
             Utility::Drop(d) => d.kind.drop_tag(),
             Utility::Truncate(_) => "TRUNCATE TABLE",
             Utility::CreateRole(_) => "CREATE ROLE",
+            Utility::AlterRoleSet(a) if a.of_database => "ALTER DATABASE",
             Utility::AlterRole(_) | Utility::AlterRoleSet(_) => "ALTER ROLE",
             Utility::DropRole(_) => "DROP ROLE",
             Utility::Comment(_) => "COMMENT",

@@ -16,7 +16,7 @@ use inkling_storage::ids::RelId;
 use std::sync::Arc;
 
 /// The system relations that a snapshot is built from, in the order of [`CatalogRows`].
-pub const LOADED: [Oid; 8] = [
+pub const LOADED: [Oid; 9] = [
     Oid::PG_CLASS,
     Oid::PG_ATTRIBUTE,
     Oid::PG_ATTRDEF,
@@ -25,6 +25,7 @@ pub const LOADED: [Oid; 8] = [
     Oid::PG_NAMESPACE,
     Oid::PG_AUTHID,
     Oid::PG_REWRITE,
+    Oid::PG_DB_ROLE_SETTING,
 ];
 
 /// The rows of one system relation each, by the relation's OID.
@@ -54,6 +55,9 @@ pub fn build(version: u64, mut rows: CatalogRows) -> Result<CatalogSnapshot> {
         snapshot.role_names.insert(def.name.clone(), def.oid);
         snapshot.roles.insert(def.oid, Arc::new(def));
     }
+    for row in take(Oid::PG_DB_ROLE_SETTING) {
+        snapshot.role_settings.add(&row);
+    }
     let classes: HashMap<Oid, CatalogRow> =
         take(Oid::PG_CLASS).into_iter().map(|r| (r.get_oid("oid"), r)).collect();
     let mut parts = Parts {
@@ -76,6 +80,7 @@ pub fn build(version: u64, mut rows: CatalogRows) -> Result<CatalogSnapshot> {
         snapshot.relations.insert((row.get_oid("relnamespace"), name), *oid);
         if row.get_char("relkind") != 'i' {
             let def = table(&snapshot, &classes, &mut parts, row)?;
+            snapshot.levels.add(&def);
             snapshot.tables.insert(*oid, Arc::new(def));
         }
     }

@@ -9,11 +9,13 @@ pub mod cache;
 pub mod create;
 pub mod ddl;
 pub mod describe;
+pub mod durability;
 pub mod frozen;
 pub mod info;
 pub mod load;
 pub mod maintain;
 pub mod relations;
+pub mod role_settings;
 pub mod rows;
 pub mod schema;
 pub mod scram;
@@ -61,6 +63,9 @@ pub struct CatalogSnapshot {
     pub schema_names: HashMap<String, Oid>,
     pub roles: HashMap<Oid, Arc<RoleDef>>,
     pub role_names: HashMap<String, Oid>,
+    pub role_settings: role_settings::RoleSettings,
+    /// What tables say about the durability of commits that wrote them.
+    pub levels: durability::Levels,
 }
 
 impl CatalogSnapshot {

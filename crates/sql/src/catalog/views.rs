@@ -10,23 +10,27 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
         "pg_roles",
         "select rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, \
       rolreplication, rolconnlimit, '********'::text as rolpassword, rolvaliduntil, rolbypassrls, \
-      null::text[] as rolconfig, oid from pg_catalog.pg_authid",
+      s.setconfig as rolconfig, pg_authid.oid as oid from pg_catalog.pg_authid \
+      left join pg_catalog.pg_db_role_setting s \
+      on pg_authid.oid = s.setrole and s.setdatabase = 0",
     ),
     (
         "pg_catalog",
         "pg_shadow",
-        "select rolname as usename, oid as usesysid, rolcreatedb as usecreatedb, rolsuper as usesuper, \
+        "select rolname as usename, pg_authid.oid as usesysid, rolcreatedb as usecreatedb, rolsuper as usesuper, \
       rolreplication as userepl, rolbypassrls as usebypassrls, rolpassword as passwd, \
-      rolvaliduntil as valuntil, null::text[] as useconfig \
-      from pg_catalog.pg_authid where rolcanlogin",
+      rolvaliduntil as valuntil, s.setconfig as useconfig from pg_catalog.pg_authid \
+      left join pg_catalog.pg_db_role_setting s \
+      on pg_authid.oid = s.setrole and s.setdatabase = 0 where rolcanlogin",
     ),
     (
         "pg_catalog",
         "pg_user",
-        "select rolname as usename, oid as usesysid, rolcreatedb as usecreatedb, rolsuper as usesuper, \
+        "select rolname as usename, pg_authid.oid as usesysid, rolcreatedb as usecreatedb, rolsuper as usesuper, \
       rolreplication as userepl, rolbypassrls as usebypassrls, '********'::text as passwd, \
-      rolvaliduntil as valuntil, null::text[] as useconfig \
-      from pg_catalog.pg_authid where rolcanlogin",
+      rolvaliduntil as valuntil, s.setconfig as useconfig from pg_catalog.pg_authid \
+      left join pg_catalog.pg_db_role_setting s \
+      on pg_authid.oid = s.setrole and s.setdatabase = 0 where rolcanlogin",
     ),
     (
         "pg_catalog",
@@ -75,6 +79,7 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
         "inkling_stat_visibility",
         "select * from pg_catalog.inkling_stat_get_visibility()",
     ),
+    ("pg_catalog", "inkling_durability", "select * from pg_catalog.inkling_stat_get_durability()"),
     ("pg_catalog", "pg_stat_wal", "select * from pg_catalog.pg_stat_get_wal()"),
     (
         "pg_catalog",

@@ -89,6 +89,19 @@ impl Around {
         })
     }
 
+    /// Takes over what ALTER ROLE and ALTER DATABASE have stored. What is not legal is passed over.
+    pub fn apply_role_settings(&mut self) -> Vec<SqlError> {
+        let catalog = Arc::clone(&self.catalog);
+        let stored = catalog.role_settings.of_session(Oid::POSTGRES_DATABASE, self.user);
+        let mut warnings = Vec::new();
+        for (source, name, value) in stored {
+            if let Err(e) = self.set(name, value, source, false, false) {
+                warnings.push(e.severity(Severity::Warning));
+            }
+        }
+        warnings
+    }
+
     /// Reads decoded settings.
     pub fn with_decoded<T>(&self, f: impl FnOnce(&Decoded) -> T) -> T {
         f(self.settings.borrow().decoded())

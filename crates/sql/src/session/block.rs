@@ -21,6 +21,7 @@ use super::{Session, no_transaction};
 use crate::analyze::statement::{IsolationLevel as SqlIsolation, TransactionModes};
 use crate::catalog::CatalogCache;
 use crate::error::{Result, Severity, SqlError, State};
+use inkling_storage::durability::{SessionLevel, decide};
 use inkling_storage::engine::{Engine, LogLevel};
 use inkling_storage::ids::{Lsn, RelId, Xid};
 use inkling_storage::lock::LockManager;
@@ -278,6 +279,23 @@ impl Session {
         ));
     }
 
+    /// What the session says about the durability of what it commits now.
+    fn session_level(&self) -> SessionLevel {
+        let sync = self.around.with_decoded(|d| d.synchronous_commit);
+        SessionLevel { sync, default_loss_micros: self.around.db.default_loss_micros }
+    }
+
+    /// A transaction is about to end: what it saw must be durable before its client is told,
+    /// be it rows or the error that they led to.
+    fn note_seen(&mut self, tx: &Transaction) {
+        let mut seen = tx.undurable_seen().get();
+        if tx.top_xid().is_some() && self.around.with_decoded(|d| d.read_durable) {
+            // Writers look beyond their snapshot: at rows to be changed, at keys in the way.
+            seen = seen.max(self.around.db.engine.txns.published());
+        }
+        self.barrier = self.barrier.max(seen);
+    }
+
     /// Commits what there is; afterwards the session is idle, whatever happens.
     fn commit_transaction(&mut self) -> Result<()> {
         self.portals.clear();
@@ -285,35 +303,32 @@ impl Session {
             self.block = Block::Idle;
             return Ok(());
         };
-        let (sync, delay) = {
-            let settings = &self.around.db.settings;
-            let sync = self.around.with_decoded(|d| d.synchronous_commit);
-            (sync, settings.int("wal_writer_delay").max(1) as u64 * 1000)
-        };
+        let session = self.session_level();
+        self.note_seen(&tx);
+        let levels = &self.around.catalog().levels;
+        let written = tx.written().iter().map(|rel| levels.of(*rel));
+        let mode = decide(session, tx.drops_files(), written);
         let engine = &self.around.db.engine;
-        // A crash empties unlogged tables: nobody need wait for a record about them.
-        let nothing_to_lose = !tx.written().is_empty()
-            && tx.written().iter().all(|rel| !engine.pool.persistence(*rel).is_logged());
-        let mode = match sync && !nothing_to_lose {
-            true => CommitMode::Sync,
-            false => CommitMode::Async { max_loss_micros: delay },
-        };
-        self.barrier = self.barrier.max(tx.undurable_seen().get());
         let outcome = if self.catalog_changed {
             tx.commit(&CatalogChange { engine, cache: &self.around.db.catalog }, mode)
         } else {
             tx.commit(engine.as_ref(), mode)
         };
+        if let Ok(outcome) = &outcome
+            && let Some(lsn) = outcome.lsn
+        {
+            let sync = mode == CommitMode::Sync;
+            let bound = |rel| if sync { None } else { levels.of(rel).bound(session) };
+            engine.note_commit(lsn, &outcome.written, bound);
+            if sync {
+                self.barrier = self.barrier.max(lsn);
+            }
+        }
         self.block = Block::Idle;
         self.after_transaction(outcome.is_ok());
         let cut = self.clog_cut.take();
         let outcome = outcome?;
         self.cut_clog(cut);
-        if let Some(lsn) = outcome.lsn
-            && (mode == CommitMode::Sync || !outcome.unlinks.is_empty())
-        {
-            self.barrier = self.barrier.max(lsn);
-        }
         if !outcome.unlinks.is_empty() {
             // Files may go only when the commit that dropped them cannot be lost any more.
             let engine = &self.around.db.engine;
@@ -338,6 +353,7 @@ impl Session {
         self.portals.clear();
         self.clog_cut = None;
         if let Some(tx) = self.tx.take().map(RefCell::into_inner) {
+            self.note_seen(&tx);
             tx.abort(self.around.db.engine.as_ref());
         }
         self.block = Block::Idle;
@@ -377,6 +393,7 @@ impl Session {
                 let has_savepoint = self.tx.as_ref().is_some_and(|t| t.borrow().depth() > 1);
                 if !has_savepoint && let Some(tx) = self.tx.take().map(RefCell::into_inner) {
                     // Nothing can bring it back: give up its locks and snapshot at once.
+                    self.note_seen(&tx);
                     tx.abort(self.around.db.engine.as_ref());
                 }
             }

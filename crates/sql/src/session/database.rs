@@ -75,6 +75,8 @@ pub struct Database {
     pub engine: Arc<Engine>,
     pub catalog: CatalogCache,
     pub settings: Arc<ServerSettings>,
+    /// How long what is asynchronous, and says nothing else, may stay undurable.
+    pub(super) default_loss_micros: u64,
     /// Tables made ready for execution, shared by all sessions.
     pub(super) tables: TableCache,
     /// When the process opened it, microseconds since 2000-01-01.
@@ -117,10 +119,12 @@ impl Database {
         create::ensure_views(&engine, &Binder)?;
         let catalog = CatalogCache::open(&engine)?;
         engine.locks.set_database(Oid::POSTGRES_DATABASE.0);
+        let default_loss_micros = settings.int("wal_writer_delay").max(1) as u64 * 1000;
         let started = engine.clock().now_unix_micros() - EPOCH_MICROS;
         Ok(Arc::new(Database {
             catalog,
             settings: Arc::new(settings),
+            default_loss_micros,
             tables: TableCache::default(),
             started,
             sessions: Arc::default(),

@@ -144,6 +144,7 @@ pub(super) fn call_set(around: &Around, name: &str, args: &[Datum]) -> Result<Ve
         "pg_show_all_settings" => Ok(all_settings(around)),
         "pg_stat_get_activity" => Ok(activity(around)),
         "pg_lock_status" => Ok(locks(around)),
+        "inkling_stat_get_durability" => Ok(super::durability::tables(around)),
         "pg_partition_ancestors"
         | "pg_get_publication_tables"
         | "pg_prepared_xact"

@@ -26,6 +26,7 @@
 //! | `utility`     | statements without a plan                                            |
 //! | `copy`        | COPY, both ways                                                      |
 //! | `functions`   | the built-ins that ask the session or the catalog                    |
+//! | `durability`  | the view of what tables promise and how that is kept                 |
 //! | `inspect`     | those that show pages, maps and counters                             |
 //!
 //! See [`api`] for what a driver does with each answer.
@@ -35,6 +36,7 @@ mod around;
 mod block;
 mod copy;
 mod database;
+mod durability;
 mod functions;
 mod inspect;
 mod portal;
@@ -95,6 +97,7 @@ impl Session {
         let catalog = db.catalog.current()?;
         let registered = db.register(&params);
         let mut around = Around::new(db, catalog, &params)?;
+        let notices = around.apply_role_settings();
         for (name, value) in &params.settings {
             around.set(name, value, ChangeSource::Client, false, false)?;
         }
@@ -111,7 +114,7 @@ impl Session {
             statements: HashMap::new(),
             cache: StatementCache::default(),
             portals: HashMap::new(),
-            notices: Vec::new(),
+            notices,
             registered,
         })
     }
@@ -125,7 +128,11 @@ impl Session {
     /// An error means that what the client would be told may be lost.
     pub fn answer_barrier(&mut self) -> Result<Option<WaitHandle>> {
         if let Some(tx) = &self.tx {
-            let seen = tx.borrow().undurable_seen().replace(Lsn::INVALID);
+            let tx = tx.borrow();
+            let mut seen = tx.undurable_seen().replace(Lsn::INVALID);
+            if tx.top_xid().is_some() && self.around.with_decoded(|d| d.read_durable) {
+                seen = seen.max(self.around.db.engine.txns.published());
+            }
             self.barrier = self.barrier.max(seen);
         }
         if !self.barrier.is_valid() {
@@ -288,7 +295,17 @@ impl Session {
 
     /// The snapshot for a statement that is about to run.
     fn take_statement_snapshot(&mut self) -> Result<inkling_storage::txn::Snapshot> {
-        Ok(self.tx_mut()?.statement_snapshot())
+        let snapshot = self.tx_mut()?.statement_snapshot();
+        self.note_snapshot(snapshot);
+        Ok(snapshot)
+    }
+
+    /// With `read_durable` an answer waits for everything that its snapshot can show (rule H11 of
+    /// the heap).
+    fn note_snapshot(&mut self, snapshot: inkling_storage::txn::Snapshot) {
+        if self.around.with_decoded(|d| d.read_durable) {
+            self.barrier = self.barrier.max(snapshot.s);
+        }
     }
 
     fn check_may_write(&self, what: &str) -> Result<()> {

@@ -358,8 +358,8 @@ impl Session {
                 return Ok(Some(Pause::Lock(wait)));
             }
         }
+        let snapshot = self.take_statement_snapshot()?;
         let tx = self.tx_mut()?;
-        let snapshot = tx.statement_snapshot();
         // Held until the transaction ends, so that later statements cannot let it go.
         let _until_the_end = tx.hold_snapshot(snapshot);
         let running = self.with_env(|env| {

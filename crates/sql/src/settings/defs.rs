@@ -113,7 +113,8 @@ const fn int(min: i64, max: i64, unit: Unit) -> Kind {
 }
 
 const MS: Kind = int(0, i32::MAX as i64, Unit::Ms);
-const ON_OFF_LOCAL: Kind = Kind::Enum(&["on", "off", "local"]);
+/// Without standbys all but `off` mean the same, as in PostgreSQL.
+const COMMIT_LEVELS: Kind = Kind::Enum(&["local", "remote_write", "remote_apply", "on", "off"]);
 const ONLY_ON: Kind = Kind::Enum(&["on"]);
 const ONLY_OFF: Kind = Kind::Enum(&["off"]);
 const LEVELS: Kind = Kind::Enum(&[
@@ -494,6 +495,14 @@ pub static SETTINGS: &[SettingDef] = &[
         CONNECT,
         "Sets the TCP port the server listens on.",
     ),
+    def(
+        "read_durable",
+        Kind::Bool,
+        "off",
+        User,
+        WAL,
+        "Holds answers back until everything that they can show is durable.",
+    ),
     def("row_security", Kind::Bool, "on", User, CLIENT, "Enable row security."),
     reported(def(
         "scram_iterations",
@@ -593,7 +602,7 @@ pub static SETTINGS: &[SettingDef] = &[
     ),
     def(
         "synchronous_commit",
-        ON_OFF_LOCAL,
+        COMMIT_LEVELS,
         "on",
         User,
         WAL,
@@ -709,7 +718,7 @@ pub static SETTINGS: &[SettingDef] = &[
         "200",
         Sighup,
         WAL,
-        "Time between WAL flushes performed in the WAL writer.",
+        "Time after which an asynchronous commit is durable unless its table says otherwise.",
     ),
     def(
         "wal_writer_flush_after",

@@ -19,5 +19,5 @@ mod session;
 mod value;
 
 pub use defs::{Context, Kind, SettingDef, Unit, find};
-pub use session::{ChangeSource, Decoded, ServerSettings, SessionSettings};
+pub use session::{ChangeSource, Decoded, ServerSettings, SessionSettings, check_stored};
 pub use value::{format_value, parse_value};

@@ -24,8 +24,12 @@ pub enum ChangeSource {
     Default,
     ConfigurationFile,
     CommandLine,
+    /// ALTER ROLE ALL.
+    Global,
     Database,
     Role,
+    /// ALTER ROLE ... IN DATABASE.
+    RoleInDatabase,
     /// The start-up packet.
     Client,
     Session,
@@ -38,8 +42,10 @@ impl ChangeSource {
             ChangeSource::Default => "default",
             ChangeSource::ConfigurationFile => "configuration file",
             ChangeSource::CommandLine => "command line",
+            ChangeSource::Global => "global",
             ChangeSource::Database => "database",
             ChangeSource::Role => "user",
+            ChangeSource::RoleInDatabase => "database user",
             ChangeSource::Client => "client",
             ChangeSource::Session => "session",
         }
@@ -107,6 +113,8 @@ pub struct Decoded {
     pub style: OutputStyle,
     pub time_zone: jiff::tz::TimeZone,
     pub synchronous_commit: bool,
+    /// Answers wait until what they can show is durable.
+    pub read_durable: bool,
     pub search_path: Vec<String>,
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
@@ -129,6 +137,7 @@ impl Default for Decoded {
             style: OutputStyle::default(),
             time_zone: jiff::tz::TimeZone::UTC,
             synchronous_commit: true,
+            read_durable: false,
             search_path: vec!["$user".into(), "public".into()],
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
@@ -169,6 +178,7 @@ impl Decoded {
             "client_encoding" => return Ok(Some("UTF8".to_owned())),
             "search_path" => self.search_path = split_identifiers(value)?,
             "synchronous_commit" => self.synchronous_commit = value != "off",
+            "read_durable" => self.read_durable = value == "on",
             "statement_timeout" => self.statement_timeout_ms = millis(),
             "lock_timeout" => self.lock_timeout_ms = millis(),
             "idle_in_transaction_session_timeout" => self.idle_in_transaction_timeout_ms = millis(),
@@ -571,6 +581,23 @@ impl SessionSettings {
         self.to_report.clear();
         let reported = SETTINGS.iter().filter(|d| d.report);
         reported.map(|d| (d.name, self.get(d.name).unwrap_or_default())).collect()
+    }
+}
+
+/// Checks what is to be kept for the sessions of a role or a database; `None`: it is not to be
+/// kept any more. Answers the name as the registry spells it.
+pub fn check_stored(name: &str, text: Option<&str>) -> Result<String> {
+    match find(name) {
+        Some(def) => {
+            may_change(def, ChangeSource::Role)?;
+            if let Some(text) = text {
+                let value = parse_value(def, text)?;
+                Decoded::default().refresh(def.name, &value)?;
+            }
+            Ok(def.name.to_owned())
+        }
+        None if is_custom(name) => Ok(name.to_ascii_lowercase()),
+        None => Err(unknown(name)),
     }
 }
 

@@ -179,6 +179,11 @@ mod tests {
         assert!(parse("fsync", "maybe").is_err());
         assert!(parse("work_mem", "12 parsecs").is_err());
         assert_eq!(parse("synchronous_commit", "true").as_deref(), Ok("on"));
-        assert!(parse("synchronous_commit", "remote_apply").is_err());
+        assert_eq!(parse("synchronous_commit", "remote_apply").as_deref(), Ok("remote_apply"));
+        let e = parse("synchronous_commit", "standby").expect_err("no such level");
+        assert_eq!(
+            e.get_hint(),
+            Some("Available values: local, remote_write, remote_apply, on, off.")
+        );
     }
 }

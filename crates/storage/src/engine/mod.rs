@@ -18,6 +18,7 @@
 
 mod control;
 mod dirlock;
+mod late;
 mod open;
 mod options;
 mod rels;
@@ -32,11 +33,12 @@ pub use open::{OpenOutcome, VERSION_PATH, VERSION_TEXT};
 pub use options::{EngineOptions, LogLevel, LogSink};
 
 use crate::buffer::{BufferPool, ChangeLog};
+use crate::durability::Ledger;
 use crate::error::Result;
-use crate::ids::RelId;
+use crate::ids::{Lsn, RelId};
 use crate::lock::LockManager;
 use crate::maint::{Baselines, CheckpointStats, Checkpoints, Cleaner, Threads};
-use crate::txn::{TxnHost, TxnManager};
+use crate::txn::{TxnHost, TxnManager, Written};
 use crate::vfs::{Clock, Vfs};
 use crate::wal::Wal;
 use control::ControlFile;
@@ -67,6 +69,8 @@ pub struct Engine {
     pub wal: Arc<Wal>,
     pub txns: TxnManager,
     pub locks: LockManager,
+    /// What tables' last commits wait for, and which promises were missed.
+    pub durability: Arc<Ledger>,
     /// Free space, in-memory row locks, hint policy.
     pub heap: Arc<crate::heap::HeapState>,
     pub(crate) options: EngineOptions,
@@ -127,6 +131,18 @@ impl Engine {
     /// Checkpoints made since start-up or the last reset of their counters.
     pub fn checkpoint_count(&self) -> u64 {
         self.checkpoints.totals().done
+    }
+
+    /// Notes in the ledger of promises that a commit at `lsn` wrote these relations. `bound`: within
+    /// how many microseconds a relation's commit is promised to be durable; `None` when somebody
+    /// waits for that.
+    #[inline]
+    pub fn note_commit(&self, lsn: Lsn, written: &Written, bound: impl Fn(RelId) -> Option<u64>) {
+        let positions = self.wal.flush_positions();
+        for rel in written {
+            let now = || self.clock.monotonic_micros();
+            self.durability.committed(*rel, lsn, bound(*rel), positions, now);
+        }
     }
 
     /// Whether the log and the data files are still to be trusted: no write of the log and no

@@ -10,6 +10,7 @@ use super::options::{EngineOptions, LogLevel};
 use super::rels::{FIRST_REL, PendingFiles, RelIds};
 use super::{CheckpointKind, Engine};
 use crate::buffer::{BufferPool, ChangeLog};
+use crate::durability::Ledger;
 use crate::error::{Result, StorageError};
 use crate::heap::{DISPOSABLE_PATH, HeapState, HintPolicy};
 use crate::ids::{Lsn, Xid};
@@ -156,6 +157,8 @@ fn assemble(
         let (policy, totals) = (kept.hint_policy(), &kept.visibility);
         crate::heap::prepare_copy(copy, &fates, durable.flushed(), policy, totals)
     }));
+    let durability = Arc::new(Ledger::default());
+    super::late::listen(&wal, &durability, &options);
     let log = ChangeLog::new(Arc::clone(&wal), options.full_page_writes);
     let data = *control.data();
     let threads = Threads::new(options.background_threads);
@@ -164,6 +167,7 @@ fn assemble(
         wal,
         txns,
         locks: LockManager::new(),
+        durability,
         heap,
         checkpoints: Checkpoints::new(data.redo, host.clock.monotonic_micros()),
         cleaner: Cleaner::default(),

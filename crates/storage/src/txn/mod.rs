@@ -47,4 +47,6 @@ pub use session::{SnapshotHold, TxnSession};
 pub use slots::SessionSlot;
 pub use snapshot::Snapshot;
 pub use status::{CommitStamp, XidStatus};
-pub use transaction::{CommitMode, CommitOutcome, IsolationLevel, OwnXid, Transaction};
+pub use transaction::{
+    CommitMode, CommitOutcome, IsolationLevel, OwnXid, Transaction, Written,
+};

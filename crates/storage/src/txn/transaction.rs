@@ -74,7 +74,12 @@ pub struct CommitOutcome {
     /// Relations dropped by the transaction: remove their files when `wait` has completed and
     /// the log did not fail.
     pub unlinks: Vec<RelId>,
+    /// The relations that it wrote.
+    pub written: Written,
 }
+
+/// Relations whose rows a transaction wrote, each once.
+pub type Written = SmallVec<[RelId; 8]>;
 
 /// Whether an xid belongs to this transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +95,8 @@ pub enum OwnXid {
 struct Level {
     name: Option<String>,
     xid: Option<Xid>,
+    /// How many relations had been written when it began.
+    written_before: usize,
 }
 
 struct SubXid {
@@ -122,7 +129,7 @@ pub struct Transaction {
     snapshots: SnapshotSet,
     created: Vec<PendingRel>,
     dropped: Vec<PendingRel>,
-    written: SmallVec<[RelId; 8]>,
+    written: Written,
     undurable_seen: Cell<Lsn>,
     ended: bool,
 }
@@ -130,7 +137,7 @@ pub struct Transaction {
 impl Transaction {
     /// Begins a transaction. Costs nothing that others could notice.
     pub fn begin(session: &Arc<TxnSession>, isolation: IsolationLevel, read_only: bool) -> Self {
-        let top = Level { name: None, xid: None };
+        let top = Level { name: None, xid: None, written_before: 0 };
         Transaction {
             session: Arc::clone(session),
             isolation,
@@ -143,7 +150,7 @@ impl Transaction {
             snapshots: SnapshotSet::default(),
             created: Vec::new(),
             dropped: Vec::new(),
-            written: SmallVec::new(),
+            written: Written::new(),
             undurable_seen: Cell::new(Lsn::INVALID),
             ended: false,
         }
@@ -326,7 +333,7 @@ impl Transaction {
 
     // --- what the outcome depends on ---
 
-    /// Notes that a permanent relation was written, for the choice of the durability level.
+    /// Notes that a relation was written, for the choice of the durability level (D2).
     #[inline]
     pub fn note_write(&mut self, rel: RelId) {
         if self.written.last() != Some(&rel) && !self.written.contains(&rel) {
@@ -334,7 +341,7 @@ impl Transaction {
         }
     }
 
-    /// The relations written so far; those of rolled-back savepoints stay.
+    /// The relations written so far. What only a rolled-back savepoint wrote is not among them.
     pub fn written(&self) -> &[RelId] {
         &self.written
     }
@@ -349,6 +356,11 @@ impl Transaction {
     pub fn note_dropped(&mut self, rel: RelId) {
         let level = self.levels.len();
         self.dropped.push(PendingRel { rel, level });
+    }
+
+    /// Whether a commit would remove files.
+    pub fn drops_files(&self) -> bool {
+        !self.dropped.is_empty()
     }
 
     /// Whether this transaction made the relation (and so nobody else can see it).
@@ -391,7 +403,7 @@ impl Transaction {
     }
 
     fn push_level(&mut self, name: Option<String>) {
-        self.levels.push(Level { name, xid: None });
+        self.levels.push(Level { name, xid: None, written_before: self.written.len() });
         self.session.locks.begin_level(&self.session.owner);
     }
 
@@ -436,6 +448,7 @@ impl Transaction {
         assert!(depth > 1 && depth <= self.levels.len(), "a savepoint's depth");
         let unlinks = take_from(&mut self.created, depth);
         take_from(&mut self.dropped, depth);
+        self.written.truncate(self.levels[depth - 1].written_before);
         if let Some(xid) = self.levels[depth - 1].xid {
             let all = self.live_sub_xids_from(xid);
             debug_assert!(all.first() == Some(&xid), "the level itself is live");
@@ -468,7 +481,8 @@ impl Transaction {
         let Some(top) = self.top_xid() else {
             let wait = self.answer_wait(host.txn_log());
             self.finish(&[]);
-            return Ok(CommitOutcome { lsn: None, wait, unlinks: Vec::new() });
+            let (unlinks, written) = Default::default();
+            return Ok(CommitOutcome { lsn: None, wait, unlinks, written });
         };
         let children = self.live_sub_xids_from(top);
         let unlinks = take_from(&mut self.dropped, 1);
@@ -493,7 +507,8 @@ impl Transaction {
             self.answer_wait(log)
         };
         self.finish(&children);
-        Ok(CommitOutcome { lsn: Some(lsn), wait, unlinks })
+        let written = std::mem::take(&mut self.written);
+        Ok(CommitOutcome { lsn: Some(lsn), wait, unlinks, written })
     }
 
     /// Rolls everything back.

@@ -119,6 +119,10 @@ impl LogDevice for SegmentDevice {
         Ok(())
     }
 
+    fn now(&self) -> u64 {
+        self.clock.monotonic_micros()
+    }
+
     fn hint_write_back(&mut self) {
         for segment in self.finished.iter_mut().chain(&mut self.current) {
             if let Some((from, to)) = segment.unhinted.take() {

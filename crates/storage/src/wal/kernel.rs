@@ -23,6 +23,7 @@
 //! Lock order: `device` before the queues' locks; `insertion` is a leaf. No lock is held while
 //! somebody is woken.
 
+use super::pace::Pace;
 use super::padded::Padded;
 use super::record::{Sealed, padded};
 use super::ring::{Consumer, Producer, Ring, ring};
@@ -32,6 +33,7 @@ use crate::ids::Lsn;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Mutex, MutexGuard};
 use crate::wait::{Event, WaitHandle};
+use std::sync::OnceLock;
 
 /// Bytes handed to the device in one write.
 const WRITE_CHUNK: usize = 1 << 20;
@@ -47,7 +49,23 @@ pub(super) trait LogDevice: Send {
     fn sync(&mut self) -> Result<()>;
     /// Asks for early write-out of what was written.
     fn hint_write_back(&mut self) {}
+    /// The monotonic clock that deadlines are given by.
+    fn now(&self) -> u64;
 }
+
+/// A flush that made asynchronous commits durable after their deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LateFlush {
+    /// What was durable before.
+    pub from: Lsn,
+    pub to: Lsn,
+    /// The earliest deadline that it was to keep.
+    pub deadline: u64,
+    pub ended: u64,
+}
+
+/// Is told of late flushes, by whichever thread flushed, with no lock held.
+pub type LateListener = dyn Fn(LateFlush) + Send + Sync;
 
 /// Counters kept under the insertion lock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,6 +110,8 @@ pub(super) struct Kernel<D> {
     device: Padded<Mutex<Device<D>>>,
     claimed: Padded<AtomicU64>,
     flushed: Padded<AtomicU64>,
+    /// What the flush that began last covers when it is done.
+    begun: AtomicU64,
     /// Read by every change of a page, written by checkpoints.
     redo_point: AtomicU64,
     /// Segments are prepared up to here.
@@ -99,6 +119,9 @@ pub(super) struct Kernel<D> {
     margin: u64,
     /// The earliest deadline of an asynchronous commit that no flush has taken on.
     deadline: AtomicU64,
+    /// How long flushes take.
+    pub(super) pace: Pace,
+    late: OnceLock<Box<LateListener>>,
     /// An insertion that ends beyond this wakes the writer.
     kick_at: AtomicU64,
     flushes: FlushQueue,
@@ -117,10 +140,13 @@ impl<D: LogDevice> Kernel<D> {
             device: Padded(Mutex::new(Device { consumer, disk })),
             claimed: Padded(AtomicU64::new(start)),
             flushed: Padded(AtomicU64::new(start)),
+            begun: AtomicU64::new(start),
             redo_point: AtomicU64::new(start),
             disk_end: AtomicU64::new(disk_end),
             margin,
             deadline: AtomicU64::new(NEVER),
+            pace: Pace::default(),
+            late: OnceLock::new(),
             kick_at: AtomicU64::new(NEVER),
             flushes: FlushQueue::default(),
             space: SpaceQueue::default(),
@@ -145,6 +171,12 @@ impl<D: LogDevice> Kernel<D> {
     #[inline]
     pub fn flushed(&self) -> u64 {
         self.flushed.load(Ordering::Acquire)
+    }
+
+    /// A flush up to here has begun; it may be done.
+    #[inline]
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
     }
 
     #[inline]
@@ -376,20 +408,42 @@ impl<D: LogDevice> Kernel<D> {
         let result = self.flush_device(&mut device);
         // Let the next flush begin before anybody is woken.
         drop(device);
-        self.finish(result)
+        match result {
+            Ok(late) => {
+                self.finish(Ok(()))?;
+                if let (Some(late), Some(listener)) = (late, self.late.get()) {
+                    listener(late);
+                }
+                Ok(())
+            }
+            Err(error) => self.finish(Err(error)),
+        }
     }
 
-    fn flush_device(&self, device: &mut Device<D>) -> Result<()> {
+    /// Whom to tell of late flushes; the first who asks.
+    pub fn on_late_flush(&self, listener: Box<LateListener>) {
+        let _the_first_stays = self.late.set(listener);
+    }
+
+    /// Takes the deadline on, then everything inserted; so a commit is covered, or finds no
+    /// deadline and leaves its own.
+    fn flush_device(&self, device: &mut Device<D>) -> Result<Option<LateFlush>> {
         self.check_poisoned()?;
-        self.deadline.store(NEVER, Ordering::SeqCst);
+        let deadline = self.deadline.swap(NEVER, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let target = self.inserted();
+        let (from, target) = (self.flushed(), self.inserted());
+        self.begun.store(target, Ordering::Release);
+        let started = device.disk.now();
         self.write_up_to(device, target)?;
-        if self.flushed() < target {
-            device.disk.sync().map_err(|e| self.latch(e))?;
-            self.flushed.store(target, Ordering::SeqCst);
+        if from >= target {
+            return Ok(None);
         }
-        Ok(())
+        device.disk.sync().map_err(|e| self.latch(e))?;
+        let ended = device.disk.now();
+        self.flushed.store(target, Ordering::SeqCst);
+        self.pace.record(ended.saturating_sub(started));
+        let (from, to) = (Lsn::new(from), Lsn::new(target));
+        Ok((deadline < ended).then_some(LateFlush { from, to, deadline, ended }))
     }
 
     fn write_up_to(&self, device: &mut Device<D>, target: u64) -> Result<()> {

@@ -35,6 +35,7 @@ mod kernel;
 #[cfg(all(test, shuttle))]
 mod model;
 mod options;
+mod pace;
 mod padded;
 mod reader;
 mod record;
@@ -46,6 +47,7 @@ mod waiters;
 mod writer;
 
 pub use describe::{Describe, NoDetails, describe, describe_with};
+pub use kernel::LateFlush;
 pub use options::WalOptions;
 pub use reader::{EndOfLog, WalReader};
 pub use record::{
@@ -59,6 +61,7 @@ use crate::ids::{Lsn, Xid};
 use crate::sync::thread::{self, JoinHandle};
 use crate::vfs::{Clock, Vfs};
 use crate::wait::WaitHandle;
+use crate::durability::FlushPositions;
 use device::{DeviceStats, SegmentDevice};
 use kernel::{Claim, Kernel, Priority};
 use parking_lot::Mutex;
@@ -337,6 +340,13 @@ impl Wal {
         Lsn::new(self.shared.kernel.flushed())
     }
 
+    /// How far flushes are: done, and begun.
+    #[inline]
+    pub fn flush_positions(&self) -> FlushPositions {
+        let kernel = &self.shared.kernel;
+        FlushPositions { flushed: self.flushed(), begun: Lsn::new(kernel.begun()) }
+    }
+
     // ---- flushing ----
 
     /// Asks for a flush up to `lsn`; `None`: it is flushed. Otherwise the handle is woken when it
@@ -390,6 +400,17 @@ impl Wal {
     /// the monotonic clock.
     pub fn note_async_commit(&self, lsn: Lsn, deadline_micros: u64) {
         self.shared.kernel.note_deadline(lsn.raw(), deadline_micros);
+    }
+
+    /// From now on `listener` is told of flushes that end after a deadline, by the thread that
+    /// flushed. One listener a log.
+    pub fn on_late_flush(&self, listener: Box<dyn Fn(LateFlush) + Send + Sync>) {
+        self.shared.kernel.on_late_flush(listener);
+    }
+
+    /// How long before a deadline the writer begins to flush, as of now.
+    pub fn flush_lead_micros(&self) -> u64 {
+        self.shared.kernel.pace.lead()
     }
 
     /// Fails once a write or a sync of the log has failed.

@@ -2,13 +2,13 @@
 //!
 //! What is checked: nobody who waits is forgotten (a forgotten waiter is a deadlock, which the
 //! checker reports), the device gets the stream of records whole and in order, `flushed` is never
-//! ahead of the device's sync, deadlines are not lost between two flushes, a full ring is never
-//! overrun, and a failed sync reaches everybody. How to run: `README.md`.
+//! ahead of the device's sync, deadlines are not lost between two flushes, a flush that ends after
+//! one is told of once, a full ring is never overrun, and a failed sync reaches everybody. How to run: `README.md`.
 //!
 //! The checker explores sequentially consistent schedules; the fences that weaker memory needs
 //! are argued where they stand.
 
-use super::kernel::{Claim, Kernel, LogDevice, NEVER, Priority};
+use super::kernel::{Claim, Kernel, LateFlush, LogDevice, NEVER, Priority};
 use super::record::{DecodedRecord, RecordBuilder, RecordKind, padded};
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, Xid};
@@ -54,6 +54,11 @@ impl LogDevice for FakeDevice {
         }
         stored.synced = START + stored.bytes.len() as u64;
         Ok(())
+    }
+
+    /// Time is what syncs take: a hundred each.
+    fn now(&self) -> u64 {
+        u64::from(self.stored.lock().syncs) * 100
     }
 }
 
@@ -241,6 +246,43 @@ fn shuttle_no_deadline_is_lost_between_flushes() {
         flusher.join().expect("flusher");
         let (flushed, deadline) = (model.kernel.flushed(), model.kernel.deadline());
         assert!(flushed >= last || deadline <= 12, "{flushed} of {last}, deadline {deadline}");
+    });
+}
+
+#[test]
+fn shuttle_every_late_flush_is_told_once() {
+    check(|| {
+        let model = Model::new(4096, 0);
+        let told: std::sync::Arc<parking_lot::Mutex<Vec<LateFlush>>> = std::sync::Arc::default();
+        let listener = std::sync::Arc::clone(&told);
+        model.kernel.on_late_flush(Box::new(move |late| listener.lock().push(late)));
+        let first = model.insert(1, b"promised");
+        model.kernel.note_deadline(first, 50);
+        let second = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                let end = model.insert(2, b"promised too");
+                model.kernel.note_deadline(end, 60);
+            })
+        };
+        let flushers: Vec<_> = (0..2)
+            .map(|_| {
+                let model = Arc::clone(&model);
+                thread::spawn(move || model.kernel.flush_blocking(NEVER).expect("no failure"))
+            })
+            .collect();
+        second.join().expect("session");
+        for flusher in flushers {
+            flusher.join().expect("flusher");
+        }
+        model.kernel.flush_blocking(NEVER).expect("no failure");
+        let told = told.lock();
+        let covers = |l: &&LateFlush| l.from.raw() < first && first <= l.to.raw();
+        assert_eq!(told.iter().filter(covers).count(), 1, "{told:?}");
+        for late in told.iter() {
+            assert!(late.from < late.to && late.deadline < late.ended, "{late:?}");
+        }
+        assert!(told.windows(2).all(|w| w[0].to <= w[1].from || w[1].to <= w[0].from));
     });
 }
 

@@ -3,10 +3,10 @@
 //! | it finds | it does |
 //! |---|---|
 //! | somebody waiting for a flush | flush at once: the commits that come meanwhile share the next |
-//! | the earliest asynchronous deadline reached | flush |
+//! | the earliest asynchronous deadline only as far away as a flush takes (`pace.rs`) | flush |
 //! | `flush_after` unflushed bytes | flush |
 //! | `write_after` unwritten bytes, or any for `writer_delay` | write, without sync |
-//! | no whole segment ready beyond the current one | prepare a piece of one |
+//! | no whole segment ready beyond the current one, and no deadline near | prepare a piece of one |
 //! | nothing | sleep until the next of these is due, or until woken |
 //!
 //! One decision is one [`Step`], taken from positions alone, so a simulation without the thread
@@ -22,6 +22,8 @@ use std::sync::atomic::Ordering;
 const IDLE_MICROS: u64 = 5_000_000;
 /// After a failed preparation of a segment the writer waits this long before the next try.
 const PREPARE_RETRY_MICROS: u64 = 1_000_000;
+/// Preparing a piece of a segment may take this long; a flush that is due earlier goes first.
+const PREPARE_MICROS: u64 = 20_000;
 
 /// What the writer does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,8 +43,12 @@ impl Shared {
         if kernel.check_poisoned().is_err() {
             return Step::Sleep(IDLE_MICROS);
         }
-        let deadline = kernel.deadline();
-        if kernel.has_waiters() || deadline <= now {
+        // A flush takes its time: begin so early that it ends by the deadline.
+        let begin_by = match kernel.deadline() {
+            NEVER => NEVER,
+            deadline => deadline.saturating_sub(kernel.pace.lead()),
+        };
+        if kernel.has_waiters() || begin_by <= now {
             return Step::Flush;
         }
         let inserted = kernel.inserted();
@@ -55,11 +61,12 @@ impl Shared {
         if unwritten > 0 && (unwritten >= options.write_after || write_due <= now) {
             return Step::Write;
         }
-        let mut wake = deadline.min(now.saturating_add(IDLE_MICROS));
+        let mut wake = begin_by.min(now.saturating_add(IDLE_MICROS));
         if unwritten > 0 {
             wake = wake.min(write_due);
         }
-        if self.wants_segment() {
+        let hurry = begin_by < now.saturating_add(PREPARE_MICROS);
+        if self.wants_segment() && (!hurry || self.needs_segment_soon()) {
             let retry = self.prepare_retry.load(Ordering::Relaxed);
             if retry <= now {
                 return Step::Prepare;
@@ -74,6 +81,13 @@ impl Shared {
         let size = self.options.segment_size;
         let current_end = (self.kernel.inserted() / size + 1) * size;
         self.kernel.disk_end() < current_end + size
+    }
+
+    /// Whether the current segment is half full: whoever would find no next one would have to
+    /// make it, so that comes before deadlines.
+    fn needs_segment_soon(&self) -> bool {
+        let left = self.kernel.disk_end().saturating_sub(self.kernel.inserted());
+        left < self.options.segment_size / 2
     }
 
     /// Does a step other than sleeping.

@@ -9,7 +9,7 @@ use crate::analyze::statement::{
 };
 use crate::analyze::walk;
 use crate::catalog::describe::options_array;
-use crate::catalog::{ColumnDef, ConstraintKind, TableDef};
+use crate::catalog::{ColumnDef, ConstraintKind, TableDef, durability};
 use crate::error::{Result, SqlError, State};
 use crate::functions::Volatility;
 use crate::types::{Datum, Oid};
@@ -302,6 +302,7 @@ fn change_options(
 ) -> Result<()> {
     let mut options = table.options.clone();
     change(&mut options);
+    durability::check(&options, table.persistence)?;
     cx.change(Oid::PG_CLASS, table.oid, |row| row.put("reloptions", options_array(&options)))
 }
 

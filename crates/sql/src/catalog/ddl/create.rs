@@ -7,7 +7,7 @@ use crate::analyze::statement::{
 };
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row, system_attribute_rows};
 use crate::catalog::rows::{CatalogRow, array, system_relation};
-use crate::catalog::{ColumnDef, Persistence, RelationKind, TableDef, frozen};
+use crate::catalog::{ColumnDef, Persistence, RelationKind, TableDef, durability, frozen};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{self, Datum, Oid};
 use inkling_storage::ids::RelId;
@@ -61,6 +61,7 @@ pub fn refuse_constraint(constraint: &ConstraintSpec) -> Result<()> {
 }
 
 fn describe_table(cx: &mut DdlContext<'_>, schema: Oid, c: &CreateTable) -> Result<Arc<TableDef>> {
+    durability::check(&c.options, c.persistence)?;
     let persistence = super::storage_persistence(c.persistence);
     let rel = cx.engine.create_rel(cx.tx, persistence)?;
     let toast = match c.columns.iter().any(|col| may_be_long(col.ty.oid)) {

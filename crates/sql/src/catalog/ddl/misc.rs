@@ -8,7 +8,7 @@ use crate::analyze::statement::{
 use crate::catalog::bootstrap::namespace_row;
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row};
 use crate::catalog::rows::{CatalogRow, system_relation};
-use crate::catalog::{RelationKind, scram};
+use crate::catalog::{RelationKind, role_settings, scram};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{self, Datum, Oid};
 use inkling_storage::ids::{RelId, Xid};
@@ -306,6 +306,7 @@ pub fn drop_role(cx: &mut DdlContext<'_>, d: &DropRole) -> Result<()> {
             });
         }
         cx.delete_where(Oid::PG_AUTHID, |r| r.get_oid("oid") == *role)?;
+        role_settings::drop_role(cx, *role)?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ mod misc;
 mod truncate;
 
 use super::rows::{CatalogRow, system_relation};
-use super::store;
+use super::{role_settings, store};
 use super::{CatalogSnapshot, Persistence};
 use crate::analyze::bound::Expr;
 use crate::analyze::statement::{TargetSchema, Utility};
@@ -132,6 +132,10 @@ fn wanted_locks(
         Utility::AlterRole(a) => {
             vec![(LockTag::Object(Oid::PG_AUTHID.0, a.role.0), AccessExclusive)]
         }
+        Utility::AlterRoleSet(a) => {
+            let role = a.role.unwrap_or_default();
+            vec![(LockTag::Object(Oid::PG_DB_ROLE_SETTING.0, role.0), AccessExclusive)]
+        }
         _ => Vec::new(),
     }
 }
@@ -155,6 +159,7 @@ pub fn execute(cx: &mut DdlContext<'_>, statement: &Utility) -> Result<()> {
         Utility::Truncate(t) => truncate::truncate(cx, t),
         Utility::CreateRole(c) => misc::create_role(cx, c),
         Utility::AlterRole(a) => misc::alter_role(cx, a),
+        Utility::AlterRoleSet(a) => role_settings::alter(cx, a),
         Utility::DropRole(d) => misc::drop_role(cx, d),
         Utility::Comment(c) => misc::comment(cx, c),
         other => Err(SqlError::unsupported(other.tag())),
@@ -167,12 +172,12 @@ impl DdlContext<'_> {
         Ok(Oid(self.engine.next_rel_id()?.raw()))
     }
 
-    fn insert(&mut self, rows: Vec<CatalogRow>) -> Result<()> {
+    pub(super) fn insert(&mut self, rows: Vec<CatalogRow>) -> Result<()> {
         store::insert(self.engine, self.tx, rows)
     }
 
     /// The rows of a system relation that satisfy `wanted`, as this command sees them.
-    fn find(
+    pub(super) fn find(
         &mut self,
         relation: Oid,
         wanted: impl Fn(&CatalogRow) -> bool,
@@ -182,15 +187,15 @@ impl DdlContext<'_> {
         Ok(rows)
     }
 
-    fn update(&mut self, at: RowId, row: CatalogRow) -> Result<()> {
+    pub(super) fn update(&mut self, at: RowId, row: CatalogRow) -> Result<()> {
         store::update(self.engine, self.tx, at, row)
     }
 
-    fn delete(&mut self, relation: Oid, at: RowId) -> Result<()> {
+    pub(super) fn delete(&mut self, relation: Oid, at: RowId) -> Result<()> {
         store::delete(self.engine, self.tx, system_relation(relation), at)
     }
 
-    fn delete_where(
+    pub(super) fn delete_where(
         &mut self,
         relation: Oid,
         wanted: impl Fn(&CatalogRow) -> bool,

@@ -12,6 +12,10 @@ builtins! { INSPECT
         by_session_cache INT8 by_status_window INT8 by_commit_log INT8 hints_refused INT8
         hints_set_on_write_back INT8 pages_dirtied_by_hints INT8 stats_reset TIMESTAMPTZ
     } = SESSION_SET;
+    9420 inkling_stat_get_durability() RECORD "nv" {
+        schemaname NAME relname NAME relid OID level TEXT max_loss INTERVAL last_commit_lsn PG_LSN
+        bytes_behind INT8 ms_behind FLOAT8 missed INT8 worst_late_ms FLOAT8
+    } = SESSION_SET;
     9402 page_header(REGCLASS INT8) RECORD "sv" {
         lsn PG_LSN checksum INT4 flags INT2 lower INT4 upper INT4 special INT4 pagesize INT4
         version INT2 prune_xid XID xid_base XID8 frame_summary PG_LSN frame_inserter XID8

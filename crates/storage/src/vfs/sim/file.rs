@@ -198,6 +198,9 @@ impl VfsFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        if let Some(watcher) = self.disk.0.sync_watcher.get() {
+            watcher(&self.path);
+        }
         let checked = self.check(Op::Sync, 0);
         let mut content = self.inode.0.lock();
         match checked {

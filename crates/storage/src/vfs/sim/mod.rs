@@ -67,10 +67,14 @@ struct Shared {
     state: Mutex<State>,
     random: SeededRandom,
     watcher: OnceLock<Box<Watcher>>,
+    sync_watcher: OnceLock<Box<SyncWatcher>>,
 }
 
 /// Gets path, position and bytes of every write, before it is done.
 pub type Watcher = dyn Fn(&str, u64, &[u8]) + Send + Sync;
+
+/// Gets the path of every file that is synced, before it is done.
+pub type SyncWatcher = dyn Fn(&str) + Send + Sync;
 
 /// File names to files.
 type Names = BTreeMap<String, Arc<Inode>>;
@@ -178,7 +182,8 @@ impl SimDisk {
 
     fn with_state(state: State, seed: u64) -> Self {
         let random = SeededRandom::new(seed);
-        let shared = Shared { state: Mutex::new(state), random, watcher: OnceLock::new() };
+        let (watcher, sync_watcher) = (OnceLock::new(), OnceLock::new());
+        let shared = Shared { state: Mutex::new(state), random, watcher, sync_watcher };
         SimDisk(Arc::new(shared))
     }
 
@@ -193,6 +198,12 @@ impl SimDisk {
     /// left if power failed just then. One watcher a disk; crashed copies have none.
     pub fn watch_writes(&self, watcher: Box<Watcher>) {
         assert!(self.0.watcher.set(watcher).is_ok(), "the disk is watched already");
+    }
+
+    /// Has `watcher` look at every sync of a file from now on. It may take time: move a clock, or
+    /// hold the caller back as a slow device does. One watcher a disk; crashed copies have none.
+    pub fn watch_syncs(&self, watcher: Box<SyncWatcher>) {
+        assert!(self.0.sync_watcher.set(watcher).is_ok(), "the disk's syncs are watched already");
     }
 
     /// Plans a failure.
