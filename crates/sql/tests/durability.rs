@@ -1,8 +1,8 @@
 //! Levels of tables end to end, on a simulated disk with a simulated clock.
 //!
-//! There are no background threads: the log's writer runs when a test says so, time passes when a test
-//! says so. What nobody asks to be flushed is not; so a commit was synchronous if the log is durable
-//! when its client is answered.
+//! There are no background threads: the log's writer runs when a test says so, time passes when a
+//! test says so. What nobody asks to be flushed is not; so a commit was synchronous if the log is
+//! durable when its client is answered.
 
 use inkling_sql::error::Result;
 use inkling_sql::functions::FnContext;

@@ -6,10 +6,10 @@
 //!     ──level_of──> TableLevel::Async { 250,000 us } ──Levels──> found at commit by relation
 //! ```
 //!
-//! Levels are part of a catalog snapshot: immutable, and as transactional as the rest of it. Whoever
-//! wrote a table holds a lock on it until its commit is published, and ALTER TABLE needs it
-//! alone; so the snapshot at commit has the level that the table had when it was written, or the one
-//! that this very transaction gave it.
+//! Levels are part of a catalog snapshot: immutable, and as transactional as the rest of it.
+//! Whoever wrote a table holds a lock on it until its commit is published, and ALTER TABLE needs
+//! it alone; so the snapshot at commit has the level that the table had when it was written, or
+//! the one that this very transaction gave it.
 
 use super::{Persistence, TableDef};
 use crate::error::{Result, SqlError, State};

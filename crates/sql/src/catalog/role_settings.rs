@@ -7,9 +7,9 @@
 //!   ALTER ROLE r IN DATABASE d    (d, r)          strongest; the start-up packet beats it
 //! ```
 //!
-//! A row holds `{name=value,...}`, as psql's `\drds` shows it. What is stored was checked as SET would
-//! check it; it takes effect when a session starts. A value that has become illegal since (by an
-//! older or newer program) is passed over with a warning, so that nobody is locked out.
+//! A row holds `{name=value,...}`, as psql's `\drds` shows it. What is stored was checked as SET
+//! would check it; it takes effect when a session starts. A value that has become illegal since
+//! (by an older or newer program) is passed over with a warning, so that nobody is locked out.
 
 use super::ddl::DdlContext;
 use super::rows::{CatalogRow, array, system_relation};

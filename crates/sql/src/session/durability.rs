@@ -1,12 +1,12 @@
 //! The view `inkling_durability`: what each permanent table promises, and how that is kept.
 //!
 //! ```text
-//!   relname | level | max_loss | last_commit_lsn | bytes_behind | ms_behind | missed | worst_late_ms
-//!   events  | async | 250 ms   | 0/1A2B3C8       |         4096 |      12.5 |      0 |             0
+//!   relname | level | max_loss | last_commit_lsn | bytes_behind | ms_behind | missed | worst_late
+//!   events  | async | 250 ms   | 0/1A2B3C8       |         4096 |      12.5 |      0 |          0
 //! ```
 //!
-//! The figures come from the engine's ledger (`durability/` of the storage crate) and count since the
-//! server was started and the table got its present files (TRUNCATE gives it new ones).
+//! The figures come from the engine's ledger (`durability/` of the storage crate) and count since
+//! the server was started and the table got its present files (TRUNCATE gives it new ones).
 
 use super::around::Around;
 use crate::catalog::{Persistence, RelationKind, TableDef};

@@ -5,8 +5,8 @@
 //!   RelId ─8 bits─> . ─8─> . ─8─> . ─8─> Entry { last commit, first marks, misses, worst }
 //!
 //!   ──── flushed ──── begun ──────────> log
-//!            | running  |  next             a flush under way covers up to `begun`:
-//!            |  mark A  |  mark B           two sets of commits are open, a mark for the first of each
+//!            | running  |  next             a flush under way covers up to `begun`: two sets
+//!            |  mark A  |  mark B           of commits are open, a mark for the first of each
 //! ```
 //!
 //! - Finding an entry is four loads; entries are made once and stay while the engine is open.
@@ -15,8 +15,8 @@
 //! - A flush that ends in time costs nothing here. One that ends late walks over the relations
 //!   that ever promised anything and counts those with a mark that it covered too late.
 //!
-//! Two threads that meet in the moment in which a flush begins may put a mark in the wrong set. Then a
-//! figure is off by one flush; nothing but the view depends on it.
+//! Two threads that meet in the moment in which a flush begins may put a mark in the wrong set.
+//! Then a figure is off by one flush; nothing but the view depends on it.
 
 use crate::ids::{Lsn, RelId};
 use crate::sync::Mutex;

@@ -1,8 +1,8 @@
 //! Promises of asynchronous commits that the device could not keep: counted, and said now and then.
 //!
-//! A late flush is told by the thread that flushed, outside of all locks of the log. The figures are in
-//! the ledger, for the view; the server's log gets a line at most once a minute, because a device
-//! that is too slow is too slow many times a second.
+//! A late flush is told by the thread that flushed, outside of all locks of the log. The figures
+//! are in the ledger, for the view; the server's log gets a line at most once a minute, because a
+//! device that is too slow is too slow many times a second.
 
 use super::options::{EngineOptions, LogLevel};
 use crate::durability::Ledger;

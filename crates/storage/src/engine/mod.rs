@@ -133,9 +133,9 @@ impl Engine {
         self.checkpoints.totals().done
     }
 
-    /// Notes in the ledger of promises that a commit at `lsn` wrote these relations. `bound`: within
-    /// how many microseconds a relation's commit is promised to be durable; `None` when somebody
-    /// waits for that.
+    /// Notes in the ledger of promises that a commit at `lsn` wrote these relations. `bound`:
+    /// within how many microseconds a relation's commit is promised to be durable; `None` when
+    /// somebody waits for that.
     #[inline]
     pub fn note_commit(&self, lsn: Lsn, written: &Written, bound: impl Fn(RelId) -> Option<u64>) {
         let positions = self.wal.flush_positions();

@@ -3,7 +3,8 @@
 //! What is checked: nobody who waits is forgotten (a forgotten waiter is a deadlock, which the
 //! checker reports), the device gets the stream of records whole and in order, `flushed` is never
 //! ahead of the device's sync, deadlines are not lost between two flushes, a flush that ends after
-//! one is told of once, a full ring is never overrun, and a failed sync reaches everybody. How to run: `README.md`.
+//! one is told of once, a full ring is never overrun, and a failed sync reaches everybody. How to
+//! run: `README.md`.
 //!
 //! The checker explores sequentially consistent schedules; the fences that weaker memory needs
 //! are argued where they stand.
