@@ -400,14 +400,17 @@ fn a_crash_takes_no_more_than_was_promised() {
         let world = World::new();
         let mut session = world.session();
         world.all(&mut session, TABLES);
-        world.all(&mut session, &[
-            "begin",
-            "insert into e values (1, 'with the order')",
-            "insert into s values (1, 'an order')",
-            "commit",
-            "insert into u values (1, 'gone')",
-            "insert into e values (2, 'perhaps')",
-        ]);
+        world.all(
+            &mut session,
+            &[
+                "begin",
+                "insert into e values (1, 'with the order')",
+                "insert into s values (1, 'an order')",
+                "commit",
+                "insert into u values (1, 'gone')",
+                "insert into e values (2, 'perhaps')",
+            ],
+        );
         let after = World::on(world.sim.crash(seed), ServerSettings::default());
         let mut session = after.session();
         assert_eq!(after.all(&mut session, &["select a from s"]), ["1"]);
@@ -478,7 +481,8 @@ fn nobody_is_told_what_a_synchronous_commit_could_still_lose() {
     let (world, gate) = gated();
     let (mut writer, mut reader) = (world.session(), world.session());
     world.all(&mut writer, TABLES);
-    for (say, sync) in [("insert into s values (1, 'x')", true), ("insert into e values (1)", false)]
+    for (say, sync) in
+        [("insert into s values (1, 'x')", true), ("insert into e values (1)", false)]
     {
         gate.hold(true);
         run(&mut writer, say).expect("visible at once");

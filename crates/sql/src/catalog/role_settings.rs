@@ -74,9 +74,8 @@ pub fn alter(cx: &mut DdlContext<'_>, a: &AlterRoleSet) -> Result<()> {
         }
     };
     let role = a.role.unwrap_or(Oid::INVALID);
-    let is_its = |row: &CatalogRow| {
-        row.get_oid("setdatabase") == database && row.get_oid("setrole") == role
-    };
+    let is_its =
+        |row: &CatalogRow| row.get_oid("setdatabase") == database && row.get_oid("setrole") == role;
     let found = cx.find(Oid::PG_DB_ROLE_SETTING, is_its)?.into_iter().next();
     let mut list = match (&a.set, &found) {
         (Some(_), Some((_, row))) => pairs(row),

@@ -47,6 +47,4 @@ pub use session::{SnapshotHold, TxnSession};
 pub use slots::SessionSlot;
 pub use snapshot::Snapshot;
 pub use status::{CommitStamp, XidStatus};
-pub use transaction::{
-    CommitMode, CommitOutcome, IsolationLevel, OwnXid, Transaction, Written,
-};
+pub use transaction::{CommitMode, CommitOutcome, IsolationLevel, OwnXid, Transaction, Written};

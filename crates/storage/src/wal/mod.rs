@@ -56,12 +56,12 @@ pub use record::{
 };
 pub use segment::{WAL_DIR, parse_segment_name, segment_of, segment_path};
 
+use crate::durability::FlushPositions;
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, Xid};
 use crate::sync::thread::{self, JoinHandle};
 use crate::vfs::{Clock, Vfs};
 use crate::wait::WaitHandle;
-use crate::durability::FlushPositions;
 use device::{DeviceStats, SegmentDevice};
 use kernel::{Claim, Kernel, Priority};
 use parking_lot::Mutex;

@@ -21,8 +21,8 @@ mod misc;
 mod truncate;
 
 use super::rows::{CatalogRow, system_relation};
-use super::{role_settings, store};
 use super::{CatalogSnapshot, Persistence};
+use super::{role_settings, store};
 use crate::analyze::bound::Expr;
 use crate::analyze::statement::{TargetSchema, Utility};
 use crate::error::{Result, SqlError, State};
