@@ -100,8 +100,10 @@ impl BufferPool {
         }
         let mut seen = desc.flags();
         loop {
-            let clean = if seen & JUST_DIRTIED == 0 { DIRTY } else { 0 };
-            if desc.swap_state(seen, seen & !(clean | CHECKPOINT)) {
+            // What changed since the copy is not in the file: a checkpoint that has begun meanwhile
+            // still has to write it.
+            let done = if seen & JUST_DIRTIED == 0 { DIRTY | CHECKPOINT } else { 0 };
+            if desc.swap_state(seen, seen & !done) {
                 break;
             }
             seen = desc.flags();

@@ -1,5 +1,7 @@
 //! Tests of the pool over a real directory: hits, misses, eviction, growth, latches.
 
+mod marks;
+
 use super::frames::{DIRTY, JUST_DIRTIED};
 use super::*;
 use crate::error::StorageError;
