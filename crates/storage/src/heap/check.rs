@@ -6,12 +6,12 @@
 
 use super::page::{self, ALL_VISIBLE, Line, LineState};
 use super::tuple::TupleRef;
-use super::visibility::{Fate, vacuum_fate};
+use super::visibility::{Fate, Horizon, vacuum_fate};
 use super::vmap::{self, VM_FROZEN, VM_VISIBLE};
 use super::{HeapRel, HintPolicy};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::ids::{BlockNo, Fork, Lsn, PageId, SlotNo, Xid};
+use crate::ids::{BlockNo, Fork, PageId, SlotNo, Xid};
 use crate::page::{PAGE_SIZE, Page, PageClass};
 use crate::txn::XidStatus;
 use std::fmt;
@@ -184,14 +184,14 @@ impl Checker<'_> {
             self.report(SlotNo::INVALID, "map says all-frozen but not all-visible");
         }
         let base = p.base();
-        let horizon = Lsn::MAX;
         for slot in page::slots(p) {
             let state = page::line(p, slot).map(Line::state);
-            if flag && state == Some(LineState::Dead) {
-                self.report(slot, "dead line pointer on an all-visible page");
+            // The flag alone, which write-back sets, speaks of tuples only.
+            if vm_bits & VM_VISIBLE != 0 && state == Some(LineState::Dead) {
+                self.report(slot, "dead line pointer on a page that the map says is all-visible");
             }
             let Some(t) = page::tuple(p, slot) else { continue };
-            if flag && vacuum_fate(&self.e.txns, &t, base, 0, horizon) != Fate::Live {
+            if flag && vacuum_fate(&self.e.txns, &t, base, 0, Horizon::ALL) != Fate::Live {
                 self.report(slot, "tuple that is not live on an all-visible page");
             }
             let resolved = t.xmin(base) == Xid::FROZEN && !t.xmax(base).is_valid();
@@ -237,7 +237,7 @@ pub fn check_block(e: &Engine, h: &HeapRel, block: BlockNo) -> Result<Vec<Proble
     if summary.is_valid() && e.heap.hint_policy() == HintPolicy::Frame {
         for slot in page::slots(&guard) {
             let Some(t) = page::tuple(&guard, slot) else { continue };
-            let fate = vacuum_fate(&e.txns, &t, guard.base(), 0, Lsn::MAX);
+            let fate = vacuum_fate(&e.txns, &t, guard.base(), 0, Horizon::ALL);
             if fate != Fate::Live {
                 checker.report(
                     slot,

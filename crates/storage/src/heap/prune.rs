@@ -12,7 +12,8 @@
 //!
 //! Rules:
 //! - P1. A version goes only when [`super::visibility::vacuum_fate`] says `Dead`: its deleter
-//!   committed at or before the horizon, or its inserter aborted.
+//!   committed at or before the horizon, or its inserter aborted. A deletion that its client was
+//!   promised, or is about to be, must be durable, too, or have its successor on the page.
 //! - P2. The chain is walked over matching xmax/xmin pairs only; a heap-only tuple that no root
 //!   reaches goes when it is dead itself.
 //! - P3. The exclusive latch is enough. Readers copy what they want under the share latch and
@@ -26,11 +27,11 @@ use super::ops::{CLEAR_XMAX, FREEZE_XMIN, HeapOp, PruneLists};
 use super::page::{self, LineState};
 use super::state::HeapCounters;
 use super::tuple::TupleRef;
-use super::visibility::{Fate, fate_by};
+use super::visibility::{Fate, Horizon, fate_by};
 use crate::buffer::{CriticalSection, ExclusiveGuard};
 use crate::engine::Engine;
 use crate::error::{Result, StorageError};
-use crate::ids::{Lsn, PageId, RowId, SlotNo, Xid};
+use crate::ids::{PageId, RowId, SlotNo, Xid};
 use crate::page::Page;
 use crate::txn::{TxnManager, XidStatus};
 use smallvec::SmallVec;
@@ -48,7 +49,7 @@ struct Plan<'a> {
     page: &'a Page,
     base: u64,
     txns: &'a TxnManager,
-    horizon: Lsn,
+    horizon: Horizon,
     /// Roots that nobody deleted are taken as live: whether their inserter aborted is left to
     /// vacuum. (What a redirect leads to has a committed inserter, or it would lead elsewhere.)
     quick: bool,
@@ -177,7 +178,7 @@ impl Plan<'_> {
     }
 }
 
-fn make_plan(txns: &TxnManager, p: &Page, horizon: Lsn, quick: bool) -> PruneLists {
+fn make_plan(txns: &TxnManager, p: &Page, horizon: Horizon, quick: bool) -> PruneLists {
     let mut plan = Plan {
         page: p,
         base: p.base(),
@@ -194,17 +195,17 @@ fn make_plan(txns: &TxnManager, p: &Page, horizon: Lsn, quick: bool) -> PruneLis
 }
 
 /// What pruning this page would do.
-pub fn plan(txns: &TxnManager, p: &Page, horizon: Lsn) -> PruneLists {
+pub fn plan(txns: &TxnManager, p: &Page, horizon: Horizon) -> PruneLists {
     make_plan(txns, p, horizon, false)
 }
 
 /// Whether the page's prune hint says that something may be removable by now.
-pub fn worth_a_look(txns: &TxnManager, p: &Page, horizon: Lsn) -> bool {
+pub fn worth_a_look(txns: &TxnManager, p: &Page, horizon: Horizon) -> bool {
     let hint = Xid::new(p.hint());
     match hint.is_valid().then(|| txns.status(hint)) {
         None | Some(XidStatus::InProgress) => false,
         Some(XidStatus::Aborted) => true,
-        Some(XidStatus::Committed(stamp)) => stamp.lsn() <= horizon,
+        Some(XidStatus::Committed(stamp)) => stamp.lsn() <= horizon.seen,
     }
 }
 
@@ -235,7 +236,7 @@ fn count(e: &Engine, lists: &PruneLists) {
 fn prune<'e>(
     e: &'e Engine,
     guard: ExclusiveGuard<'e>,
-    horizon: Lsn,
+    horizon: Horizon,
 ) -> Result<(ExclusiveGuard<'e>, bool)> {
     let lists = plan(&e.txns, &guard, horizon);
     if lists.is_empty() {
@@ -259,11 +260,11 @@ pub(super) fn plan_for_room(
     if !short && !usize::from(page::free_slot(guard).raw()).is_multiple_of(GROWTH) {
         return None;
     }
-    let mut horizon = e.txns.recent_horizon();
+    let mut horizon = Horizon::recent(e);
     let mut worth = worth_a_look(&e.txns, guard, horizon);
     if !worth && short {
         // Leaving the page costs index entries: an up-to-date horizon is worth its price.
-        horizon = e.txns.horizon();
+        horizon = Horizon::of(e);
         worth = worth_a_look(&e.txns, guard, horizon);
     }
     if !worth {
@@ -308,12 +309,13 @@ pub(super) fn prune_as_planned<'e>(
 
 /// Which xids of a page (after pruning) can be resolved, among those that `old` picks.
 ///
-/// xmin: committed at or before `horizon`. xmax: aborted, or a lock of a transaction that ended;
+/// xmin: committed at or before `horizon`, and durable if that was promised, since a frozen row says
+/// nothing of its inserter any more (semantics 29). xmax: aborted, or a lock of a transaction that ended;
 /// a deletion that counts is never touched (semantics 49).
 pub fn freeze_plan(
     txns: &TxnManager,
     p: &Page,
-    horizon: Lsn,
+    horizon: Horizon,
     skip: &[SlotNo],
     old: impl Fn(Xid) -> bool,
 ) -> Vec<(SlotNo, u8)> {
@@ -325,7 +327,7 @@ pub fn freeze_plan(
         let mut actions = 0;
         if xmin.is_normal()
             && old(xmin)
-            && txns.status(xmin).commit().is_some_and(|stamp| stamp.lsn() <= horizon)
+            && txns.status(xmin).commit().is_some_and(|stamp| horizon.passed(stamp, false))
         {
             actions |= FREEZE_XMIN;
         }
@@ -356,7 +358,7 @@ pub(super) fn make_expressible<'e>(
     if page::offset_of(guard.base(), xid).is_some() {
         return Ok(guard);
     }
-    let horizon = e.txns.horizon();
+    let horizon = Horizon::of(e);
     let (guard, _) = prune(e, guard, horizon)?;
     let frozen = freeze_plan(&e.txns, &guard, horizon, &[], |_| true);
     let mut after = (*guard).clone();

@@ -22,7 +22,7 @@ use super::hints::{self, HintPolicy, Learned};
 use super::page::{self, Line, LineState};
 use super::page_visibility::{self, Slots, Visible};
 use super::tuple::{PageScan, ScanItem, TupleBuf, TupleRef};
-use super::visibility::{Dirty, Fate, Judge, VisState, vacuum_fate};
+use super::visibility::{Dirty, Fate, Horizon, Judge, VisState, vacuum_fate};
 use super::write::{bad_page, check_class, judge, pin_block, pin_scanned};
 use super::{RowLock, TupleResult};
 use crate::btree::UniqueVerdict;
@@ -222,7 +222,7 @@ fn chain_is_dead(e: &Engine, page: &ShareGuard<'_>, root: SlotNo) -> Result<bool
         // Freed and perhaps about to be another row's: the entry is vacuum's business.
         _ => return Ok(false),
     }
-    let horizon = e.txns.recent_horizon();
+    let horizon = Horizon::recent(e);
     let base = page.base();
     let mut members = 0;
     let alive = walk_chain(page, page.id(), root, |_, t| {
@@ -359,7 +359,7 @@ pub fn scan_for_build(
     out.block = block;
     let Some(pin) = pin_block(e, h, block)? else { return Ok(false) };
     let Some(page) = share(pin)? else { return Ok(false) };
-    let horizon = e.txns.horizon();
+    let horizon = Horizon::of(e);
     let base = page.base();
     let mut broken = false;
     let roots = page::root_map(&page);

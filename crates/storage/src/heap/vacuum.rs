@@ -25,6 +25,7 @@ use super::ops::{CLEAR_XMAX, FREEZE_XMIN, HeapOp};
 use super::page::{self, ALL_VISIBLE, Line, LineState};
 use super::prune::{self, add_prune};
 use super::space::{self, RelSpace};
+use super::visibility::Horizon;
 use super::vmap::{self, VM_FROZEN, VM_VISIBLE, VmOp};
 use super::write::{apply, bad_page, check_class};
 use crate::buffer::{CriticalSection, ExclusiveGuard, PinGuard};
@@ -205,7 +206,8 @@ impl<'a> Vacuum<'a> {
             self.space.note(block, page::MAX_TUPLE);
             return Ok(());
         }
-        let lists = prune::plan(&self.e.txns, &guard, self.horizon);
+        let horizon = Horizon { seen: self.horizon, flushed: self.e.wal.flushed() };
+        let lists = prune::plan(&self.e.txns, &guard, horizon);
         let mut after = (*guard).clone();
         if !lists.is_empty() {
             HeapOp::Prune(lists.clone()).apply(&mut after).map_err(bad_page(id))?;
@@ -224,7 +226,8 @@ impl<'a> Vacuum<'a> {
     /// The old xids, or all of them when that makes the whole page frozen and it is written anyway.
     fn freeze_plan(&self, p: &Page, written: bool) -> Vec<(SlotNo, u8)> {
         let txns = &self.e.txns;
-        let horizon = self.durable_horizon();
+        let durable = self.durable_horizon();
+        let horizon = Horizon { seen: durable, flushed: durable };
         let old = |xid: Xid| xid < self.opts.freeze_below;
         if !written && p.flags() & ALL_VISIBLE != 0 {
             return prune::freeze_plan(txns, p, horizon, &[], old);
@@ -289,8 +292,10 @@ impl<'a> Vacuum<'a> {
     ) -> Result<ExclusiveGuard<'a>> {
         let block = guard.id().block;
         let bits = (u8::from(left.visible) * VM_VISIBLE) | (u8::from(left.frozen) * VM_FROZEN);
-        let set_flag = left.visible && guard.flags() & ALL_VISIBLE == 0;
         let set_bits = bits & !vmap::bits_of(&vm.clone().share(), block) != 0;
+        // A flag that is there already may be write-back's, of which the log knows nothing: the
+        // record that sets the bit says it too, lest replay bring back the bit alone (V4).
+        let set_flag = left.visible && (set_bits || guard.flags() & ALL_VISIBLE == 0);
         if lists.is_empty() && freeze.is_empty() && !set_flag && !set_bits {
             return Ok(guard);
         }

@@ -483,13 +483,46 @@ pub(super) fn held_strength(t: &TupleRef<'_>) -> RowLock {
     }
 }
 
+/// What a deletion must be at or before so that the version can go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// Every snapshot in use or to come is at or after this.
+    pub seen: Lsn,
+    /// The log is durable up to here.
+    pub flushed: Lsn,
+}
+
+impl Horizon {
+    /// Which deletions have happened at all, whoever may still see what they deleted.
+    pub const ALL: Horizon = Horizon { seen: Lsn::MAX, flushed: Lsn::MAX };
+
+    /// Computed now.
+    pub fn of(e: &Engine) -> Self {
+        Horizon { seen: e.txns.horizon(), flushed: e.wal.flushed() }
+    }
+
+    /// One that may lag, for opportunistic removal.
+    pub fn recent(e: &Engine) -> Self {
+        Horizon { seen: e.txns.recent_horizon(), flushed: e.wal.flushed() }
+    }
+
+    /// Whether a version that `stamp` deleted can go. As long as the deletion is promised and not
+    /// durable, whoever misses the row has to learn of it and wait (semantics 29), so the version
+    /// stays as the evidence, unless its successor in a HOT chain is (`has_heir`): that one bears
+    /// the same xid.
+    #[inline]
+    pub(super) fn passed(&self, stamp: CommitStamp, has_heir: bool) -> bool {
+        stamp.lsn() <= self.seen && (!stamp.is_sync() || stamp.lsn() <= self.flushed || has_heir)
+    }
+}
+
 /// Is the tuple dead to all, given a horizon? Nobody's own writes are special here.
 pub fn vacuum_fate(
     txns: &TxnManager,
     t: &TupleRef<'_>,
     base: u64,
     hints: u8,
-    horizon: Lsn,
+    horizon: Horizon,
 ) -> Fate {
     fate_by(|xid| txns.status(xid), t, base, hints, horizon)
 }
@@ -501,7 +534,7 @@ pub(super) fn fate_by(
     t: &TupleRef<'_>,
     base: u64,
     hints: u8,
-    horizon: Lsn,
+    horizon: Horizon,
 ) -> Fate {
     let xmin = t.xmin(base);
     match t.xmin_offset() {
@@ -522,7 +555,7 @@ pub(super) fn fate_by(
     match status(xmax) {
         XidStatus::InProgress => Fate::DeleteInProgress(xmax),
         XidStatus::Aborted => Fate::Live,
-        XidStatus::Committed(stamp) if stamp.lsn() <= horizon => Fate::Dead,
+        XidStatus::Committed(stamp) if horizon.passed(stamp, t.is_hot_updated()) => Fate::Dead,
         XidStatus::Committed(_) => Fate::RecentlyDead(xmax),
     }
 }

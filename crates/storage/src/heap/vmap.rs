@@ -14,8 +14,8 @@
 //! - V3. The map page is pinned before the heap page is latched and latched after it; whoever
 //!   finds, with the heap page latched, that it needs a map page that it did not pin, lets go and
 //!   starts again.
-//! - V4. Bits are set by vacuum, under the heap page's exclusive latch, in the record that sets
-//!   the flag.
+//! - V4. Bits are set by vacuum, under the heap page's exclusive latch, in a record that sets the
+//!   flag, even if it is there: it may have come from write-back, and replay may not find it.
 //! - V5. An index-only scan may trust a bit that it reads after the index entry: a writer clears
 //!   the bit before its row can be reached through an index, and a deleter before it commits.
 
@@ -97,6 +97,12 @@ pub fn redo(ops: &[u8], page: &mut Page) -> Result<(), BadPage> {
         VmOp { block, bits }.change(page)?;
     }
     Ok(())
+}
+
+/// Whether the map reaches a heap block. With the block's page latched, "no" is final: vacuum makes
+/// the map page first, and sets the bit under that latch.
+pub(super) fn reaches(pool: &BufferPool, rel: RelId, block: BlockNo) -> Result<bool> {
+    Ok(pool.block_count(rel, Fork::Vm)? > map_page(rel, block).block)
 }
 
 /// The map page of a heap block, pinned; `None` when the map does not reach that far, and so has

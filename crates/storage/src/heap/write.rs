@@ -147,16 +147,29 @@ pub(super) struct Latched<'e> {
 
 /// Latches a pinned page (rule V3 of `vmap`).
 pub(super) fn latch<'e>(e: &'e Engine, pin: PinGuard<'e>) -> Result<Latched<'e>> {
+    latch_with(e, pin, || ())
+}
+
+/// As [`latch`]; `meanwhile` runs when the page had to be let go.
+///
+/// The flag may be there without a bit, or even a map: write-back sets it in the file. Whether the
+/// map reaches this page is asked under the latch, so no answer is older than the last bit set.
+pub(super) fn latch_with<'e>(
+    e: &'e Engine,
+    pin: PinGuard<'e>,
+    mut meanwhile: impl FnMut(),
+) -> Result<Latched<'e>> {
     let id = pin.id();
     let mut guard = pin.exclusive();
     let mut vm = None;
-    while guard.flags() & ALL_VISIBLE != 0 && vm.is_none() {
+    while guard.flags() & ALL_VISIBLE != 0
+        && vm.is_none()
+        && vmap::reaches(&e.pool, id.rel, id.block)?
+    {
         let pin = guard.unlatch();
         vm = vmap::pin(&e.pool, id.rel, id.block)?;
+        meanwhile();
         guard = pin.exclusive();
-        if vm.is_none() {
-            break;
-        }
     }
     Ok(Latched { guard, vm })
 }

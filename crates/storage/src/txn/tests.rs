@@ -159,7 +159,9 @@ fn relations_go_with_the_level_that_made_or_dropped_them() {
     assert!(tx.release("b"));
     assert!(tx.rollback_to(&host, "a"));
     assert_eq!(*host.unlinked.lock(), [RelId::new(2), RelId::new(3)]);
-    assert!(tx.created_here(RelId::new(1)) && !tx.created_here(RelId::new(2)));
+    assert!(!tx.created_here(RelId::new(1)) && !tx.created_here(RelId::new(2)));
+    assert!(tx.release("a"));
+    assert!(tx.created_here(RelId::new(1)), "at this level");
     let outcome = tx.commit(&host, SYNC).expect("commit");
     assert!(outcome.unlinks.is_empty(), "the drop was rolled back");
 

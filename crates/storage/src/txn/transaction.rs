@@ -363,9 +363,11 @@ impl Transaction {
         !self.dropped.is_empty()
     }
 
-    /// Whether this transaction made the relation (and so nobody else can see it).
+    /// Whether the current level, or one released into it, made the relation: nobody else can see
+    /// it, and what is done to it cannot be undone but together with it.
     pub fn created_here(&self, rel: RelId) -> bool {
-        self.created.iter().any(|pending| pending.rel == rel)
+        let level = self.levels.len();
+        self.created.iter().any(|pending| pending.rel == rel && pending.level == level)
     }
 
     /// The newest synchronous commit that a visibility check met before it was durable: no byte

@@ -2,6 +2,7 @@
 
 mod basics;
 mod durable_hints;
+mod flags;
 mod model;
 mod pages;
 mod threads;
