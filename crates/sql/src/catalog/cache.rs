@@ -68,8 +68,9 @@ impl CatalogCache {
         let version = self.version();
         let mut tx = Transaction::begin(&session, IsolationLevel::ReadCommitted, true);
         let loaded = store::load_snapshot(&self.engine, &mut tx, version);
+        let undurable = tx.undurable_seen().get();
         tx.abort(self.engine.as_ref());
-        let snapshot = Arc::new(loaded?);
+        let snapshot = Arc::new(CatalogSnapshot { undurable, ..loaded? });
         *self.current.write() = Arc::clone(&snapshot);
         Ok(snapshot)
     }

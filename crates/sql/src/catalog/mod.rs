@@ -2,6 +2,7 @@
 
 use crate::types::Oid;
 use hashbrown::HashMap;
+use inkling_storage::ids::Lsn;
 use std::sync::Arc;
 
 pub mod bootstrap;
@@ -55,6 +56,9 @@ pub struct RoleDef {
 #[derive(Default, Debug)]
 pub struct CatalogSnapshot {
     pub version: u64,
+    /// The newest synchronous commit that this shows and that was not durable when it was read:
+    /// nothing is told of it before that is flushed. Invalid: there was none.
+    pub undurable: Lsn,
     pub tables: HashMap<Oid, Arc<TableDef>>,
     /// (schema, relation name), for tables, views, sequences and indexes.
     pub relations: HashMap<(Oid, String), Oid>,

@@ -213,6 +213,11 @@ impl Running {
         }
     }
 
+    /// What it sees.
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot
+    }
+
     /// Rows written (with or without RETURNING), or returned by a SELECT.
     pub fn processed(&self) -> u64 {
         match self.plan.kind {

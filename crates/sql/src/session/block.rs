@@ -352,12 +352,18 @@ impl Session {
     pub(super) fn abort_transaction(&mut self) {
         self.portals.clear();
         self.clog_cut = None;
+        self.give_up_transaction();
+        self.block = Block::Idle;
+        self.after_transaction(false);
+    }
+
+    /// Aborts the transaction, if there is one. What it has told, or the error that ended it is
+    /// about to tell, is told all the same: that waits for what it has seen (semantics 29).
+    fn give_up_transaction(&mut self) {
         if let Some(tx) = self.tx.take().map(RefCell::into_inner) {
             self.note_seen(&tx);
             tx.abort(self.around.db.engine.as_ref());
         }
-        self.block = Block::Idle;
-        self.after_transaction(false);
     }
 
     fn after_transaction(&mut self, committed: bool) {
@@ -370,7 +376,7 @@ impl Session {
         if self.catalog_changed {
             self.catalog_changed = false;
             if let Ok(current) = self.around.db.catalog.current() {
-                self.around.set_catalog(current);
+                self.adopt_catalog(current);
             }
         }
     }
@@ -391,10 +397,9 @@ impl Session {
                 self.portals.clear();
                 self.block = Block::Failed;
                 let has_savepoint = self.tx.as_ref().is_some_and(|t| t.borrow().depth() > 1);
-                if !has_savepoint && let Some(tx) = self.tx.take().map(RefCell::into_inner) {
+                if !has_savepoint {
                     // Nothing can bring it back: give up its locks and snapshot at once.
-                    self.note_seen(&tx);
-                    tx.abort(self.around.db.engine.as_ref());
+                    self.give_up_transaction();
                 }
             }
             Block::Failed => {}

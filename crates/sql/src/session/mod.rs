@@ -95,6 +95,7 @@ impl Session {
     /// Starts a session; checks the role, the database and the settings of the start-up packet.
     pub fn new(db: &Arc<Database>, params: SessionParams) -> Result<Session> {
         let catalog = db.catalog.current()?;
+        let barrier = catalog.undurable;
         let registered = db.register(&params);
         let mut around = Around::new(db, catalog, &params)?;
         let notices = around.apply_role_settings();
@@ -109,7 +110,7 @@ impl Session {
             tx: None,
             catalog_changed: false,
             own_catalog_at: 0,
-            barrier: Lsn::INVALID,
+            barrier,
             clog_cut: None,
             statements: HashMap::new(),
             cache: StatementCache::default(),
@@ -234,11 +235,17 @@ impl Session {
                 true => self.reload_own_catalog()?,
                 false => {
                     let current = self.around.db.catalog.current()?;
-                    self.around.set_catalog(current);
+                    self.adopt_catalog(current);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Takes the shared catalog over. What it says is told together with what it is used for.
+    fn adopt_catalog(&mut self, current: Arc<CatalogSnapshot>) {
+        self.barrier = self.barrier.max(current.undurable);
+        self.around.set_catalog(current);
     }
 
     /// Whether others have changed the catalog since this session read it. To be asked again once

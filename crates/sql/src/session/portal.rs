@@ -14,6 +14,7 @@ use crate::exec::run::Running;
 use crate::plan::StatementPlan;
 use crate::types::{self, Datum, Oid, TypeRef};
 use inkling_storage::lock::LockWait;
+use inkling_storage::txn::SnapshotHold;
 use std::sync::Arc;
 
 /// Where a portal's execution stands.
@@ -50,13 +51,15 @@ pub struct Portal {
     pub(super) execution: Execution,
     /// DECLAREd rather than bound: lives until the transaction ends or CLOSE.
     pub(super) is_cursor: bool,
+    /// Keeps the snapshot of a portal that was suspended: other statements may run in between.
+    pub(super) held: Option<SnapshotHold>,
     pub(super) types: Arc<[TypeRef]>,
 }
 
 impl Portal {
     pub(super) fn new(prepared: Arc<Prepared>, params: Vec<Datum>) -> Self {
         let types = Arc::clone(&prepared.types);
-        Portal { prepared, params, execution: Execution::Ready, is_cursor: false, types }
+        Portal { prepared, params, execution: Execution::Ready, is_cursor: false, held: None, types }
     }
 
     /// The columns of its rows; `None` when it returns none.
@@ -131,6 +134,10 @@ impl Session {
 
     /// Forgets a portal; one that is not there is no error.
     pub fn close_portal(&mut self, name: &str) -> bool {
-        self.portals.remove(name).is_some()
+        let closed = self.portals.remove(name);
+        if let (Some(hold), Some(tx)) = (closed.as_ref().and_then(|p| p.held), &self.tx) {
+            tx.borrow_mut().release_snapshot(hold);
+        }
+        closed.is_some()
     }
 }

@@ -156,6 +156,10 @@ impl Session {
                 return Err(SqlError::internal("the portal is not running"));
             };
             if max_rows > 0 && sent == max_rows {
+                let snapshot = running.snapshot();
+                if portal.held.is_none() && !portal.is_cursor {
+                    portal.held = Some(self.tx_mut()?.hold_snapshot(snapshot));
+                }
                 return Ok(Progress::Suspended);
             }
             if sink.full() {
@@ -194,6 +198,9 @@ impl Session {
         };
         if !portal.is_cursor {
             portal.prepared.keep_idle(&plan, running);
+        }
+        if let Some(hold) = portal.held.take() {
+            self.tx_mut()?.release_snapshot(hold);
         }
         self.end_statement(plan.kind != StatementKind::Select)?;
         // Executed again it has no more rows.
