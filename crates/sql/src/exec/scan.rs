@@ -8,12 +8,13 @@ use super::expr::Ex;
 use super::table::{IndexExec, TableExec};
 use super::{ExecCx, Node, Reg, Step};
 use crate::analyze::bound::system_column as system;
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::keycode;
 use crate::types::{Datum, Oid};
 use inkling_storage::btree::{self, Cursor, Direction, IndexBatch};
+use inkling_storage::error::StorageError;
 use inkling_storage::heap::{self, PageScan, TupleBuf, TupleRef};
-use inkling_storage::ids::{Fork, RowId};
+use inkling_storage::ids::{Fork, PageId, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -133,6 +134,15 @@ impl SeqScan {
         Ok(*self.blocks.insert(n))
     }
 
+    /// A tuple that its page does not hold. A page that all see is listed without a look at each.
+    #[cold]
+    fn bad_tuple(&self, item: usize) -> SqlError {
+        let row = self.page.row(item);
+        let page = PageId::main(self.load.table.heap.rel, row.block);
+        let what = format!("tuple exceeds the page (line pointer {})", row.slot.raw());
+        StorageError::corrupt_page(page, what).into()
+    }
+
     /// Counts the visible rows of the pages that are left. No page is copied.
     fn count_pages(&mut self, cx: &mut ExecCx<'_>) -> Result<u64> {
         let blocks = self.block_limit(cx)?;
@@ -159,7 +169,7 @@ impl Node for SeqScan {
             while self.item < self.page.len() {
                 let i = self.item;
                 self.item += 1;
-                let Some(t) = self.page.tuple(i) else { continue };
+                let Some(t) = self.page.tuple(i) else { return Err(self.bad_tuple(i)) };
                 if self.load.row(cx, t, self.page.row(i), self.page.base())? {
                     return Ok(Step::Row);
                 }

@@ -204,6 +204,8 @@ fn plain(
     }
     let xid = |offset| page::xid_at(page.base(), offset);
     let (first, last) = (xid(inserters.first), xid(inserters.last));
+    // Not so on a damaged page, whose base is beyond all xids.
+    let span = last.raw().checked_sub(first.raw())?;
     if first == last && inserters.frozen == 0 {
         return by_inserter(judge, snapshot, page, first);
     }
@@ -211,7 +213,7 @@ fn plain(
         return all(snapshot.s, Level::TupleHint);
     }
     // Others of the range may have nothing to do with this page.
-    if last.raw() - first.raw() > u64::from(RANGE_A_TUPLE * inserters.tuples) {
+    if span > u64::from(RANGE_A_TUPLE * inserters.tuples) {
         return None;
     }
     let range = Fates::new(judge.txns).all_committed(first, last)?;

@@ -317,7 +317,7 @@ impl<'a> Vacuum<'a> {
         if set_bits {
             self.stats.pages_all_visible += u64::from(left.visible);
             self.stats.pages_all_frozen += u64::from(left.frozen);
-            let vm_at = cs.add(vm.exclusive());
+            let vm_at = vmap::admit(&mut cs, vm);
             cs.apply(vm_at, &VmOp { block, bits });
         }
         let (_, guards) = cs.finish();
@@ -365,7 +365,7 @@ impl<'a> Vacuum<'a> {
             self.stats.pages_all_visible += 1;
             self.stats.pages_all_frozen += u64::from(left.frozen);
             let bits = VM_VISIBLE | (u8::from(left.frozen) * VM_FROZEN);
-            let vm_at = cs.add(vm.exclusive());
+            let vm_at = vmap::admit(&mut cs, vm);
             cs.apply(vm_at, &VmOp { block, bits });
         }
         let (_, guards) = cs.finish();

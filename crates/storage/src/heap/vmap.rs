@@ -21,7 +21,7 @@
 
 use super::codec::{Reader, put_varint};
 use super::page::{BadPage, bad};
-use crate::buffer::{BufferPool, OpError, PageOp, PinGuard};
+use crate::buffer::{BufferPool, CriticalSection, OpError, PageOp, PinGuard};
 use crate::error::Result;
 use crate::ids::{BlockNo, Fork, PageId, RelId, SlotNo};
 use crate::page::{HEADER_SIZE, PAGE_SIZE, Page, PageClass};
@@ -125,6 +125,16 @@ pub(super) fn pin_to_set(pool: &BufferPool, rel: RelId, block: BlockNo) -> Resul
         drop(pool.extend(rel, Fork::Vm)?);
     }
     pool.read(id)
+}
+
+/// Takes a map page into a section, to be made by it if this is its first bit: replay may find no
+/// page there.
+pub(super) fn admit<'e>(cs: &mut CriticalSection<'e>, pin: PinGuard<'e>) -> usize {
+    let guard = pin.exclusive();
+    match guard.class() {
+        Some(PageClass::Vm) => cs.add(guard),
+        _ => cs.add_init(guard, PageClass::Vm),
+    }
 }
 
 /// The bits of a heap block, for index-only scans (V5) and vacuum.

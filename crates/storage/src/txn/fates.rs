@@ -101,7 +101,7 @@ impl<'t> Fates<'t> {
             }
             at = Xid::new(at.raw() + 1);
         }
-        first.is_normal().then_some(all)
+        (first.is_normal() && first <= last).then_some(all)
     }
 
     #[inline]

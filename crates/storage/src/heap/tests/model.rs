@@ -444,9 +444,27 @@ fn crash_loop(seed: u64) {
 }
 
 impl World<'_> {
+    /// Pages go to disk, with what write-back adds to them, and come back.
+    fn reread(&mut self) {
+        let (e, rel) = (&self.db.e, self.db.h.rel);
+        e.wal.flush(e.wal.inserted()).expect("flush");
+        e.txns.maintain(e.wal.flushed());
+        e.pool.flush_rel(rel).expect("write back");
+        e.pool.drop_rel_buffers(rel);
+    }
+
     fn step_without_index(&mut self, at: usize) {
-        match self.rng.below(6) {
+        match self.rng.below(8) {
             0 => self.vacuum(),
+            6 => self.reread(),
+            7 => {
+                // With nobody else around, pages are all that everybody sees.
+                while !self.actors.is_empty() {
+                    self.end(0);
+                }
+                self.reread();
+                self.vacuum();
+            }
             1 => {
                 self.db.e.checkpoint(crate::engine::CheckpointKind::Immediate).expect("checkpoint");
             }
