@@ -136,7 +136,8 @@ fn nothing_is_told_of_a_commit_whose_flush_failed_however_the_teller_ends() {
         ("begin; select * from t; select 1 / 0", "22012", "a block that failed"),
         ("begin; savepoint s; select * from t; rollback to s", "00000", "a savepoint"),
     ];
-    let mut sessions: Vec<Client> = (2..).map(|pid| world.client(pid)).take(tellers.len()).collect();
+    let mut sessions: Vec<Client> =
+        (2..).map(|pid| world.client(pid)).take(tellers.len()).collect();
     sessions.iter_mut().for_each(|b| assert_eq!(b.told("select * from t"), 0));
     world.log_fails();
     assert!(a.run("insert into t values (1)").is_ok(), "it is committed and seen");

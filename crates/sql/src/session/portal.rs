@@ -59,7 +59,14 @@ pub struct Portal {
 impl Portal {
     pub(super) fn new(prepared: Arc<Prepared>, params: Vec<Datum>) -> Self {
         let types = Arc::clone(&prepared.types);
-        Portal { prepared, params, execution: Execution::Ready, is_cursor: false, held: None, types }
+        Portal {
+            prepared,
+            params,
+            execution: Execution::Ready,
+            is_cursor: false,
+            held: None,
+            types,
+        }
     }
 
     /// The columns of its rows; `None` when it returns none.
