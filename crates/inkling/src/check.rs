@@ -8,6 +8,7 @@
 //!   indexes ─────── btree::check: order, links, levels; then against the table, both ways:
 //!                   every entry names a line pointer that is in use, every live row of the
 //!                   table has its entry under its own key
+//!   sequences ───── seq::check: one page, within the limits, not behind what was handed out
 //! ```
 //!
 //! The caller keeps writers away. Nothing is changed, except that a checkpoint brings the files
@@ -26,6 +27,7 @@ use inkling_storage::heap::page::{self, Line, LineState};
 use inkling_storage::heap::{self, BuildItem, HeapRel, PageScan};
 use inkling_storage::ids::{Fork, PageId, RelId, RowId};
 use inkling_storage::page::{PAGE_SIZE, Page};
+use inkling_storage::seq;
 use inkling_storage::txn::CommitLog;
 use inkling_storage::vfs::OpenMode;
 use std::collections::{BTreeSet, HashSet};
@@ -60,6 +62,7 @@ pub struct Report {
     pub pages: u64,
     pub tables: u64,
     pub indexes: u64,
+    pub sequences: u64,
 }
 
 impl Report {
@@ -89,6 +92,13 @@ pub fn check(db: &Database) -> Result<Report> {
     for table in tables {
         if matches!(table.kind, RelationKind::Table | RelationKind::Toast) {
             TableCheck::new(engine, table).run(&mut report);
+        }
+        if let Some(def) = &table.sequence {
+            report.sequences += 1;
+            match seq::check(engine, table.rel, &def.params()) {
+                Ok(problems) => problems.iter().for_each(|p| report.problem(place(table.rel), p)),
+                Err(e) => report.problem(place(table.rel), e),
+            }
         }
     }
     Ok(report)

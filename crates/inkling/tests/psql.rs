@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Server, golden, inkling, run, text};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -68,13 +69,18 @@ fn cluster() {
 }
 
 #[test]
+fn sequences() {
+    check_script("sequences");
+}
+
+#[test]
 fn refusals() {
     check_script("refusals");
 }
 
 #[test]
 fn every_script_has_a_test() {
-    let tested = ["basics", "cluster", "copy", "errors", "objects", "refusals"];
+    let tested = ["basics", "cluster", "copy", "errors", "objects", "refusals", "sequences"];
     let mut found: Vec<String> = fs::read_dir(scripts())
         .expect("the scripts")
         .flatten()
@@ -148,4 +154,75 @@ fn slow_statements_are_logged_and_settings_that_would_do_nothing_refused() {
         assert!(text(&out).contains(&unknown), "{}", text(&out));
     }
     assert_eq!(server.psql("show autovacuum").trim(), "off");
+}
+
+/// Sessions that insert rows with serial numbers, read what they were given, and are cut off by a
+/// kill: what one of them printed is a number that nobody gets again.
+#[test]
+fn numbers_of_serial_columns_are_given_once_whatever_happens() {
+    const SESSIONS: usize = 6;
+    let mut server = Server::start();
+    server.psql(
+        "create table t (id bigserial primary key, s smallserial,
+         i int generated always as identity, who int); create sequence told",
+    );
+    let script = |who: usize| {
+        let insert = format!("insert into t (who) values ({who}) returning id, s, i;\n");
+        let more = "insert into t (who) select 0 from generate_series(1, 3);\n";
+        format!("{insert}{more}select 'told', nextval('told');\n").repeat(400)
+    };
+    let mut seen: BTreeSet<i64> = BTreeSet::new();
+    let mut told: BTreeSet<i64> = BTreeSet::new();
+    for life in 0..3 {
+        let mut sessions: Vec<_> = (1..=SESSIONS)
+            .map(|who| {
+                let mut psql = server.client("psql");
+                psql.args(["-X", "-A", "-t", "-q", "-d", "postgres"]);
+                let file = tempfile::tempfile().expect("a temporary file");
+                std::io::Write::write_all(&mut &file, script(who).as_bytes()).expect("written");
+                std::io::Seek::rewind(&mut &file).expect("rewind");
+                psql.stdin(Stdio::from(file)).stdout(Stdio::piped()).stderr(Stdio::null());
+                psql.spawn().expect("psql runs")
+            })
+            .collect();
+        if life < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(150 + 100 * life));
+            server.kill();
+        }
+        for session in &mut sessions {
+            let mut out = String::new();
+            let stdout = session.stdout.as_mut().expect("piped");
+            std::io::Read::read_to_string(stdout, &mut out).expect("UTF-8");
+            session.wait().expect("psql ends");
+            for line in out.lines() {
+                let number = |text: &str| text.parse::<i64>().expect("a number");
+                let (set, value) = match line.split('|').collect::<Vec<_>>().as_slice() {
+                    ["told", value] => (&mut told, number(value)),
+                    [id, ..] => (&mut seen, number(id)),
+                    [] => continue,
+                };
+                assert!(set.insert(value), "{line} was given twice");
+            }
+        }
+        if life < 2 {
+            server.must_be_sound();
+            server.restart();
+        }
+        let found = server.psql(
+            "select count(*) - count(distinct id), count(*) - count(distinct s),
+             count(*) - count(distinct i), min(id) from t",
+        );
+        assert_eq!(found, "0|0|0|1\n");
+    }
+    assert!(seen.len() > 400 && told.len() > 400, "{} and {}", seen.len(), told.len());
+    let ids = server.psql("select id from t where who > 0");
+    let there: BTreeSet<i64> = ids.lines().map(|l| l.parse().expect("a number")).collect();
+    assert!(seen.is_subset(&there), "rows whose numbers were told are there");
+    let root = server.root().to_str().expect("a path").to_owned();
+    let dump = inkling(&["waldump", "-D", &root]);
+    let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
+    let logged = dump.lines().find(|l| l.contains("rmgr: Sequence")).expect("a batch in the log");
+    assert!(logged.contains("last_value") && logged.contains("is_called t"), "{logged}");
+    server.stop();
+    server.must_be_sound();
 }

@@ -13,6 +13,7 @@ pub mod lock;
 pub mod maint;
 pub mod page;
 pub mod recovery;
+pub mod seq;
 pub mod sync;
 pub mod txn;
 pub mod vfs;

@@ -56,6 +56,7 @@ pub enum PageClass {
     BTree = 2,
     Fsm = 3,
     Vm = 4,
+    Sequence = 5,
 }
 
 impl PageClass {
@@ -66,6 +67,7 @@ impl PageClass {
             2 => Some(PageClass::BTree),
             3 => Some(PageClass::Fsm),
             4 => Some(PageClass::Vm),
+            5 => Some(PageClass::Sequence),
             _ => None,
         }
     }

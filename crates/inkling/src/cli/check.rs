@@ -28,11 +28,12 @@ pub fn check(root: &Path) -> Outcome<ExitCode> {
         println!("note: {note}");
     }
     println!(
-        "{} files, {} pages, {} tables, {} indexes: {}",
+        "{} files, {} pages, {} tables, {} indexes, {} sequences: {}",
         report.files,
         report.pages,
         report.tables,
         report.indexes,
+        report.sequences,
         match report.problems.len() {
             0 => "no problems".to_owned(),
             1 => "1 problem".to_owned(),

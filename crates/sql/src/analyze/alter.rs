@@ -5,7 +5,7 @@ use super::node::{self, Node, need, some};
 use super::scope::{Binder, Clause, Scope};
 use super::statement::*;
 use super::table::{Shape, default_node, merge_attributes, skipping};
-use crate::catalog::{ConstraintKind, RelationKind, TableDef};
+use crate::catalog::{ConstraintKind, Identity, RelationKind, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::functions::CastContext;
 use crate::types::{self, Oid, TypeRef};
@@ -110,9 +110,11 @@ impl Binder<'_> {
             Kind::AtSetLogged => AlterAction::SetLogged,
             Kind::AtSetUnLogged => AlterAction::SetUnlogged,
             Kind::AtAddIdentity => self.add_identity(c, table, shape)?,
-            Kind::AtDropIdentity => {
-                AlterAction::DropIdentity { attnum: self.need_attnum(table, &c.name)? }
-            }
+            Kind::AtSetIdentity => self.set_identity(c, table)?,
+            Kind::AtDropIdentity => match self.drop_identity(c, table, alter)? {
+                Some(action) => action,
+                None => return Ok(()),
+            },
             other => {
                 let words = other.as_str_name().trim_start_matches("AT_");
                 return Err(self.unsupported(&format!("ALTER TABLE ... {}", spaced(words)), -1));
@@ -129,6 +131,11 @@ impl Binder<'_> {
         shape: &Shape,
     ) -> Result<AlterAction> {
         let attnum = self.need_attnum(table, &c.name)?;
+        if table.columns[attnum as usize - 1].identity.is_some() {
+            let e = self.is_identity(table, &c.name);
+            let hint = "Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.";
+            return Err(if c.def.is_none() { e.hint(hint) } else { e });
+        }
         let default = match some(&c.def) {
             Some(n) => {
                 let ty = table.columns[attnum as usize - 1].ty;
@@ -203,6 +210,9 @@ impl Binder<'_> {
 
     fn drop_not_null(&self, table: &TableDef, name: &str) -> Result<AlterAction> {
         let attnum = self.need_attnum(table, name)?;
+        if table.columns[attnum as usize - 1].identity.is_some() {
+            return Err(self.is_identity(table, name));
+        }
         let in_key = table.constraints.iter().any(|c| {
             matches!(c.kind, ConstraintKind::Primary { .. }) && c.columns.contains(&attnum)
         });
@@ -332,10 +342,18 @@ impl Binder<'_> {
         let attnum = self.need_attnum(table, &c.name)?;
         let column = &table.columns[attnum as usize - 1];
         let Node::Constraint(k) = need(&c.def)? else { return Err(node::missing()) };
+        let (kind, options) = self.identity(k, column.ty, &c.name)?;
         if !column.not_null {
             let message = format!(
                 "column \"{}\" of relation \"{}\" must be declared NOT NULL before identity can \
                  be added",
+                c.name, table.name
+            );
+            return Err(self.error(State::OBJECT_NOT_IN_PREREQUISITE_STATE, message, -1));
+        }
+        if column.identity.is_some() {
+            let message = format!(
+                "column \"{}\" of relation \"{}\" is already an identity column",
                 c.name, table.name
             );
             return Err(self.error(State::OBJECT_NOT_IN_PREREQUISITE_STATE, message, -1));
@@ -347,9 +365,79 @@ impl Binder<'_> {
             );
             return Err(self.error(State::OBJECT_NOT_IN_PREREQUISITE_STATE, message, -1));
         }
-        let (kind, options) = self.identity(k, column.ty, &c.name)?;
         let sequence = self.owned_sequence(shape, &c.name, kind, options);
         Ok(AlterAction::AddIdentity { attnum, sequence })
+    }
+
+    fn is_identity(&self, table: &TableDef, column: &str) -> SqlError {
+        let message =
+            format!("column \"{column}\" of relation \"{}\" is an identity column", table.name);
+        self.error(State::SYNTAX_ERROR, message, -1)
+    }
+
+    fn need_identity(&self, table: &TableDef, attnum: i16) -> Result<()> {
+        let column = &table.columns[attnum as usize - 1];
+        if column.identity.is_some() {
+            return Ok(());
+        }
+        let message = format!(
+            "column \"{}\" of relation \"{}\" is not an identity column",
+            column.name, table.name
+        );
+        Err(self.error(State::OBJECT_NOT_IN_PREREQUISITE_STATE, message, -1))
+    }
+
+    fn drop_identity(
+        &self,
+        c: &AlterTableCmd,
+        table: &TableDef,
+        alter: &mut AlterTable,
+    ) -> Result<Option<AlterAction>> {
+        let attnum = self.need_attnum(table, &c.name)?;
+        match self.need_identity(table, attnum) {
+            Ok(()) => Ok(Some(AlterAction::DropIdentity { attnum })),
+            Err(e) if c.missing_ok => {
+                alter.notices.push(skipping(e.message().to_owned()));
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// SET GENERATED, SET INCREMENT, RESTART and so on, together.
+    fn set_identity(&mut self, c: &AlterTableCmd, table: &TableDef) -> Result<AlterAction> {
+        let attnum = self.need_attnum(table, &c.name)?;
+        self.need_identity(table, attnum)?;
+        let mut identity = None;
+        let mut rest = Vec::new();
+        for n in options(c) {
+            let generated = match n.node.as_ref() {
+                Some(Node::DefElem(d)) if d.defname == "generated" => Some(d),
+                _ => None,
+            };
+            let Some(d) = generated else {
+                rest.push(n.clone());
+                continue;
+            };
+            if identity.is_some() {
+                let message = "conflicting or redundant options";
+                return Err(self.error(State::SYNTAX_ERROR, message, d.location));
+            }
+            let code = match some(&d.arg) {
+                Some(Node::Integer(i)) => u8::try_from(i.ival).ok().map(char::from),
+                _ => None,
+            };
+            identity = Some(code.and_then(Identity::of_code).ok_or_else(node::missing)?);
+        }
+        let (mut options, owned) = self.sequence_options(&rest)?;
+        if owned.is_some() {
+            return Err(SqlError::new(
+                State::FEATURE_NOT_SUPPORTED,
+                "cannot change ownership of identity sequence",
+            ));
+        }
+        options.ty = None;
+        Ok(AlterAction::SetIdentity { attnum, identity, options })
     }
 }
 

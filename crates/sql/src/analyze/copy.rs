@@ -80,9 +80,11 @@ impl Binder<'_> {
         if table.kind != RelationKind::Table && !s.is_from {
             let what = if table.kind == RelationKind::View { "view" } else { "sequence" };
             let message = format!("cannot copy from {what} \"{}\"", table.name);
-            return Err(self
-                .error(State::WRONG_OBJECT_TYPE, message, -1)
-                .hint("Try the COPY (SELECT ...) TO variant."));
+            let error = self.error(State::WRONG_OBJECT_TYPE, message, -1);
+            return Err(match table.kind {
+                RelationKind::View => error.hint("Try the COPY (SELECT ...) TO variant."),
+                _ => error,
+            });
         }
         let listed = node::names(&s.attlist);
         let columns = if listed.is_empty() {

@@ -379,7 +379,13 @@ impl Binder<'_> {
     ) -> Result<(SequenceOptions, Option<OwnedBy>)> {
         let mut o = SequenceOptions::default();
         let mut owned_by = None;
+        let mut seen: Vec<&str> = Vec::new();
         for d in defs(list) {
+            if seen.contains(&d.defname.as_str()) {
+                let message = "conflicting or redundant options";
+                return Err(self.error(State::SYNTAX_ERROR, message, d.location));
+            }
+            seen.push(&d.defname);
             let number = || {
                 let text = node::def_text(d).unwrap_or_default();
                 text.parse::<i64>().map_err(|_| {
@@ -393,11 +399,7 @@ impl Binder<'_> {
                     let oid = self.type_name(t)?.oid;
                     if !matches!(oid, Oid::INT2 | Oid::INT4 | Oid::INT8) {
                         let message = "sequence type must be smallint, integer, or bigint";
-                        return Err(self.error(
-                            State::INVALID_PARAMETER_VALUE,
-                            message,
-                            d.location,
-                        ));
+                        return Err(self.error(State::INVALID_PARAMETER_VALUE, message, -1));
                     }
                     o.ty = Some(oid);
                 }
@@ -439,7 +441,7 @@ impl Binder<'_> {
         }
         let Some((column, table)) = names.split_last().filter(|x| !x.1.is_empty()) else {
             return Err(self
-                .error(State::SYNTAX_ERROR, "invalid OWNED BY option", d.location)
+                .error(State::SYNTAX_ERROR, "invalid OWNED BY option", -1)
                 .hint("Specify OWNED BY table.column or OWNED BY NONE."));
         };
         let (schema, name) = node::qualified(table);

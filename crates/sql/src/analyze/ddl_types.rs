@@ -5,7 +5,7 @@
 //! search path); [`deparse`](super::deparse) shortens it for display.
 
 use super::bound::{Expr, Query, RangeColumn};
-use crate::catalog::{Persistence, TableDef};
+use crate::catalog::{Identity, Persistence, TableDef};
 use crate::types::{Oid, TypeRef};
 use std::sync::Arc;
 
@@ -283,6 +283,12 @@ pub enum AlterAction {
     AddIdentity {
         attnum: i16,
         sequence: OwnedSequence,
+    },
+    /// SET GENERATED ..., and the sequence's options.
+    SetIdentity {
+        attnum: i16,
+        identity: Option<Identity>,
+        options: SequenceOptions,
     },
     DropIdentity {
         attnum: i16,

@@ -5,11 +5,13 @@
 //! ```
 //!
 //! Two uses: text kept in the catalog (defaults, checks, index expressions, views), where every
-//! name outside pg_catalog is qualified so that it means the same under any search path; and
+//! name outside pg_catalog is qualified so that it means the same under any search path, and a
+//! `regclass` constant is a number, so that it survives renaming (`catalog/stored_names.rs`); and
 //! text for people (`pg_get_expr`, EXPLAIN), where names that the search path finds stay short.
 //! What is written here parses and binds to the same tree again (up to the form of casts).
 
 use super::bound::*;
+use super::from::STORED_PATH;
 use super::quote::plain_literal;
 pub use super::quote::{quote_ident, quote_literal};
 use super::scope::system_column_name;
@@ -267,6 +269,8 @@ impl<'a> Deparse<'a> {
     /// What a reg* constant's output function would say.
     fn object_name(&self, ty: Oid, oid: Oid) -> Option<String> {
         match ty {
+            // In the catalog by number: see catalog/stored_names.rs.
+            Oid::REGCLASS if self.path == STORED_PATH && oid >= Oid::FIRST_USER => None,
             Oid::REGCLASS => self.relation_text(oid),
             Oid::REGTYPE => Some(self.type_text(TypeRef::plain(oid))),
             Oid::REGNAMESPACE => {

@@ -8,7 +8,7 @@ use super::bound::*;
 use super::from::table_entry;
 use super::node::{self, Node, need, some};
 use super::scope::{Binder, Clause, NsItem, null};
-use crate::catalog::{ColumnDef, ConstraintKind, IndexDef, RelationKind, TableDef};
+use crate::catalog::{ColumnDef, ConstraintKind, Identity, IndexDef, RelationKind, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::functions::CastContext;
 use crate::types::{Oid, TypeRef};
@@ -148,15 +148,13 @@ impl Binder<'_> {
         self.push_scope(&[])?;
         let ctes = self.with_clause(s.with_clause.as_ref(), Vec::new())?;
         let table = self.target_table(relation, "insert into")?;
-        if s.r#override() == OverridingKind::OverridingUserValue {
-            return Err(self.unsupported("OVERRIDING USER VALUE", -1));
-        }
+        let overriding = s.r#override();
         let columns = self.insert_columns(s, &table)?;
         let explicit = !s.cols.is_empty();
         let (columns, source) = match some(&s.select_stmt) {
             None => (Vec::new(), Query { targets: Vec::new(), ctes, ..Query::default() }),
             Some(Node::SelectStmt(select)) => {
-                self.insert_source(select, &table, columns, explicit, ctes)?
+                self.insert_source(select, columns, explicit, overriding, ctes)?
             }
             Some(_) => return Err(node::missing()),
         };
@@ -231,9 +229,9 @@ impl Binder<'_> {
     fn insert_source(
         &mut self,
         select: &SelectStmt,
-        table: &Arc<TableDef>,
         columns: Vec<ColumnDef>,
         explicit: bool,
+        overriding: OverridingKind,
         ctes: Vec<Cte>,
     ) -> Result<(Vec<ColumnDef>, Query)> {
         let plain_values = !select.values_lists.is_empty()
@@ -243,7 +241,7 @@ impl Binder<'_> {
             && select.locking_clause.is_empty()
             && select.with_clause.is_none();
         if plain_values {
-            return self.insert_values(select, columns, explicit, ctes);
+            return self.insert_values(select, columns, explicit, overriding, ctes);
         }
         let mut query = self.select_with(select, false, ctes)?;
         let locations: Vec<i32> = (0..query.targets.len())
@@ -253,11 +251,23 @@ impl Binder<'_> {
             })
             .collect();
         let at = locations.first().copied().unwrap_or(-1);
-        let columns = self.match_columns(columns, query.targets.len(), explicit, at)?;
-        let _ = table;
+        let mut columns = self.match_columns(columns, query.targets.len(), explicit, at)?;
         for (i, c) in columns.iter().enumerate() {
             let at = locations.get(i).copied().unwrap_or(-1);
             self.assign_column(&mut query, i, c, at)?;
+        }
+        for c in &columns {
+            check_identity(c, overriding)?;
+        }
+        if overriding == OverridingKind::OverridingUserValue {
+            // What the query says about identity columns is computed and not used.
+            let given = |c: &ColumnDef| c.identity.is_none();
+            if !columns.iter().all(given) {
+                wrap(&mut query);
+                let mut kept = columns.iter().map(given);
+                query.targets.retain(|_| kept.next().unwrap_or(true));
+                columns.retain(given);
+            }
         }
         Ok((columns, query))
     }
@@ -310,11 +320,13 @@ impl Binder<'_> {
         select: &SelectStmt,
         columns: Vec<ColumnDef>,
         explicit: bool,
+        overriding: OverridingKind,
         ctes: Vec<Cte>,
     ) -> Result<(Vec<ColumnDef>, Query)> {
         // The rows stand in a query of their own, one level in from the INSERT.
         self.push_scope(&ctes)?;
-        let result = self.in_clause(Clause::Values, |b| b.insert_rows(select, columns, explicit));
+        let result = self
+            .in_clause(Clause::Values, |b| b.insert_rows(select, columns, explicit, overriding));
         let rtes = self.scopes.pop().map(|s| s.rtes).unwrap_or_default();
         let (columns, mut rows) = result?;
         let mut q = Query { ctes, rtes, ..Query::default() };
@@ -351,6 +363,7 @@ impl Binder<'_> {
         select: &SelectStmt,
         columns: Vec<ColumnDef>,
         explicit: bool,
+        overriding: OverridingKind,
     ) -> Result<(Vec<ColumnDef>, Vec<Vec<Expr>>)> {
         let mut rows = Vec::with_capacity(select.values_lists.len());
         let mut width: Option<usize> = None;
@@ -374,7 +387,11 @@ impl Binder<'_> {
                     continue;
                 }
                 let e = self.expr(n)?;
-                row.push(self.assign(e, c, node::location(n))?);
+                let e = self.assign(e, c, node::location(n))?;
+                check_identity(c, overriding)?;
+                let ignored =
+                    c.identity.is_some() && overriding == OverridingKind::OverridingUserValue;
+                row.push(if ignored { self.column_default(c)? } else { e });
             }
             rows.push(row);
         }
@@ -545,11 +562,16 @@ impl Binder<'_> {
                 Node::SetToDefault(_) => self.column_default(&c)?,
                 Node::MultiAssignRef(m) => match self.multi_value(m, &c, &mut pending)? {
                     Assigned::Done(e) => e,
-                    Assigned::Raw(e, at) => self.assign(e, &c, at)?,
+                    Assigned::Raw(e, at) => {
+                        check_generated(&c)?;
+                        self.assign(e, &c, at)?
+                    }
                 },
                 other => {
                     let e = self.in_clause(Clause::UpdateSource, |b| b.expr(other))?;
-                    self.assign(e, &c, node::location(other))?
+                    let e = self.assign(e, &c, node::location(other))?;
+                    check_generated(&c)?;
+                    e
                 }
             };
             out.push((c.attnum, e));
@@ -687,6 +709,36 @@ enum Assigned {
     /// Already of the column's type.
     Done(Expr),
     Raw(Expr, i32),
+}
+
+fn generated_always(message: String, c: &ColumnDef) -> SqlError {
+    let detail =
+        format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", c.name);
+    SqlError::new(State::GENERATED_ALWAYS, message).detail(detail)
+}
+
+/// Whether INSERT may give a value to a column.
+fn check_identity(c: &ColumnDef, overriding: OverridingKind) -> Result<()> {
+    let overridden = matches!(
+        overriding,
+        OverridingKind::OverridingSystemValue | OverridingKind::OverridingUserValue
+    );
+    if c.identity != Some(Identity::Always) || overridden {
+        return Ok(());
+    }
+    let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name);
+    Err(generated_always(message, c).hint("Use OVERRIDING SYSTEM VALUE to override."))
+}
+
+/// Whether UPDATE may give a value to a column.
+fn check_generated(c: &ColumnDef) -> Result<()> {
+    match c.identity {
+        Some(Identity::Always) => {
+            let message = format!("column \"{}\" can only be updated to DEFAULT", c.name);
+            Err(generated_always(message, c))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Puts a query one level further in, under a plain SELECT of its columns.

@@ -143,6 +143,9 @@ impl Binder<'_> {
         let table = self.range_table(r)?;
         let entry = match table.kind {
             RelationKind::View => self.view_entry(&table)?,
+            RelationKind::Sequence => {
+                return self.finish(sequence_entry(&table)?, r.alias.as_ref(), None);
+            }
             _ => table_entry(&table),
         };
         self.finish(entry, r.alias.as_ref(), Some(table))
@@ -533,6 +536,18 @@ impl Binder<'_> {
 
 fn visible_columns(items: &[NsItem]) -> impl Iterator<Item = &NsColumn> {
     items.iter().filter(|i| i.cols_visible).flat_map(|i| i.columns.iter())
+}
+
+/// A sequence's one row, which a function makes.
+fn sequence_entry(sequence: &Arc<TableDef>) -> Result<RangeEntry> {
+    let columns = table_entry(sequence).columns;
+    let function = *crate::functions::lookup("inkling_sequence").first().ok_or_else(|| {
+        crate::error::SqlError::internal("the function that shows sequences is missing")
+    })?;
+    let ty = TypeRef::plain(Oid::REGCLASS);
+    let args = vec![Expr::Const { value: Datum::Oid(sequence.oid.0), ty }];
+    let source = RangeSource::Function { function, args, ordinality: false, lateral: false };
+    Ok(RangeEntry { name: sequence.name.clone(), columns, source })
 }
 
 /// A table as a range-table entry; dropped columns keep their places.

@@ -64,9 +64,10 @@ impl Binder<'_> {
         let table = self.named_table(s.relation.as_ref().ok_or_else(node::missing)?)?;
         if table.kind != RelationKind::Table {
             let message = format!("cannot create index on relation \"{}\"", table.name);
+            let kind = if table.kind == RelationKind::View { "views" } else { "sequences" };
             return Err(self
                 .error(State::WRONG_OBJECT_TYPE, message, -1)
-                .detail("This operation is not supported for views."));
+                .detail(format!("This operation is not supported for {kind}.")));
         }
         if table.system {
             return Err(super::dml::system_catalog(&table.name));

@@ -9,7 +9,8 @@ use super::node::{self, Node, need, some};
 use super::scope::{Binder, Clause, Scope, system_column};
 use super::statement::*;
 use crate::catalog::{
-    ColumnDef, ConstraintKind, IndexColumn, IndexDef, Persistence, RelationKind, TableDef,
+    ColumnDef, ConstraintKind, Identity, IndexColumn, IndexDef, Persistence, RelationKind,
+    SequenceDef, TableDef,
 };
 use crate::error::{Result, SqlError, State};
 use crate::functions::CastContext;
@@ -335,7 +336,9 @@ impl Binder<'_> {
                 ConstrType::ConstrDefault => {
                     if saw_default || spec.sequence.is_some() {
                         let what = "multiple default values specified";
-                        return Err(redundant(self, what, k.location));
+                        // A serial's own default, which is the second one, stands nowhere.
+                        let at = if saw_default { k.location } else { -1 };
+                        return Err(redundant(self, what, at));
                     }
                     saw_default = true;
                 }
@@ -357,10 +360,12 @@ impl Binder<'_> {
             }
         }
         if saw_null && (spec.sequence.is_some() || identity.is_some()) {
-            return Err(redundant(self, "conflicting NULL/NOT NULL declarations", c.location));
+            let at = if identity.is_some() { c.location } else { -1 };
+            return Err(redundant(self, "conflicting NULL/NOT NULL declarations", at));
         }
         if identity.is_some() && (saw_default || spec.sequence.is_some()) {
-            return Err(redundant(self, "both default and identity specified", last));
+            let at = if saw_default { last } else { -1 };
+            return Err(redundant(self, "both default and identity specified", at));
         }
         spec.not_null |= saw_not_null || identity.is_some();
         if let Some((kind, options)) = identity {
@@ -473,9 +478,16 @@ impl Binder<'_> {
             let column = RangeColumn { name: c.name.clone(), ty: c.ty, dropped: false };
             shape.columns.push(column);
             let default = match &c.default {
-                Some(text) if l.options & LIKE_DEFAULTS != 0 => {
+                Some(text) if l.options & LIKE_DEFAULTS != 0 && c.identity.is_none() => {
                     let expr = self.column_default(c)?;
                     Some(StoredExpr { expr, text: text.clone() })
+                }
+                _ => None,
+            };
+            let sequence = match c.identity {
+                Some(identity) if l.options & LIKE_IDENTITY != 0 => {
+                    let (kind, options) = self.like_identity(&source, c.attnum, identity);
+                    Some(self.owned_sequence(shape, &c.name, kind, options))
                 }
                 _ => None,
             };
@@ -485,10 +497,39 @@ impl Binder<'_> {
                 collation: c.collation,
                 not_null: c.not_null,
                 default,
-                sequence: None,
+                sequence,
             });
         }
         Ok(source)
+    }
+
+    /// The options of an identity column's sequence, for another one like it.
+    fn like_identity(
+        &self,
+        source: &TableDef,
+        attnum: i16,
+        identity: Identity,
+    ) -> (OwnedSequenceKind, SequenceOptions) {
+        let kind = match identity {
+            Identity::Always => OwnedSequenceKind::IdentityAlways,
+            Identity::ByDefault => OwnedSequenceKind::IdentityByDefault,
+        };
+        let owned = |s: &SequenceDef| {
+            s.owner.is_some_and(|o| o.identity && (o.table, o.attnum) == (source.oid, attnum))
+        };
+        let mut sequences = self.cx.catalog.tables.values().filter_map(|t| t.sequence);
+        let Some(s) = sequences.find(owned) else { return (kind, SequenceOptions::default()) };
+        let options = SequenceOptions {
+            ty: Some(s.ty),
+            start: Some(s.start),
+            increment: Some(s.increment),
+            min: Some(Some(s.min)),
+            max: Some(Some(s.max)),
+            cache: Some(s.cache),
+            cycle: Some(s.cycle),
+            restart: None,
+        };
+        (kind, options)
     }
 
     fn like_constraints(
@@ -592,6 +633,7 @@ impl Binder<'_> {
 
 const LIKE_CONSTRAINTS: u32 = 1 << 2;
 const LIKE_DEFAULTS: u32 = 1 << 3;
+const LIKE_IDENTITY: u32 = 1 << 5;
 const LIKE_INDEXES: u32 = 1 << 6;
 
 /// A plain index like another table's.

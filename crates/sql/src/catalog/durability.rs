@@ -34,6 +34,15 @@ impl Levels {
         }
     }
 
+    /// Gives a relation the level of another: a column's sequence that of the table, whose rows are
+    /// all that its numbers are for.
+    pub fn follow(&mut self, rel: RelId, other: RelId) {
+        let level = self.of(other);
+        if level != TableLevel::Inherit {
+            self.0.insert(rel, level);
+        }
+    }
+
     /// A relation's level. One comparison where nothing but the default is in use.
     #[inline]
     pub fn of(&self, rel: RelId) -> TableLevel {

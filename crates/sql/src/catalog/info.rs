@@ -9,6 +9,7 @@ use crate::types::{self, Datum, Oid};
 use inkling_storage::engine::Engine;
 use inkling_storage::ids::{Fork, RelId};
 use inkling_storage::txn::{IsolationLevel, Transaction, TxnSession};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -99,9 +100,10 @@ pub fn call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
     let oid = oid_arg(args, 0);
     Ok(Some(match name {
         "pg_get_expr" => match args.first() {
-            Some(Datum::Text(t)) => Datum::Text(t.clone()),
+            Some(Datum::Text(t)) => Datum::text(&*view.shown(t)),
             _ => Datum::Null,
         },
+        "pg_get_serial_sequence" => view.serial_sequence(text_arg(args, 0), text_arg(args, 1))?,
         "pg_get_indexdef" => view.index_definition(oid, args),
         "pg_get_constraintdef" => view.constraint_definition(oid),
         "pg_get_viewdef" => view.view_definition(args),
@@ -142,8 +144,7 @@ pub fn call(view: &View<'_>, name: &str, args: &[Datum]) -> Result<Option<Datum>
             let set = if f.is_set() { "SETOF " } else { "" };
             format!("{set}{}", types::format_type(f.result, -1))
         })),
-        "pg_get_serial_sequence"
-        | "pg_get_partkeydef"
+        "pg_get_partkeydef"
         | "pg_get_triggerdef"
         | "pg_get_ruledef"
         | "pg_get_statisticsobjdef_columns"
@@ -316,6 +317,27 @@ impl View<'_> {
         }
     }
 
+    /// A stored expression with today's names.
+    fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        super::stored_names::shown(text, |oid| self.name_of(oid).map(|_| self.class_name(oid)))
+    }
+
+    fn serial_sequence(&self, table: &str, column: &str) -> Result<Datum> {
+        let found = self.find_class(table)?.and_then(|oid| self.catalog.table(oid));
+        let table = found.ok_or_else(|| no_relation(table))?;
+        let column = table.column(column).ok_or_else(|| {
+            let text = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+            SqlError::new(State::UNDEFINED_COLUMN, text)
+        })?;
+        let owned = |t: &&Arc<TableDef>| {
+            let owner = t.sequence.and_then(|def| def.owner);
+            owner.is_some_and(|o| (o.table, o.attnum) == (table.oid, column.attnum))
+        };
+        // The oldest, should there be several.
+        let sequence = self.catalog.tables.values().filter(owned).min_by_key(|t| t.oid);
+        Ok(optional(sequence.map(|s| self.qualified(s.schema, &s.name))))
+    }
+
     fn qualified(&self, schema: Oid, name: &str) -> String {
         let schema = self.catalog.schemas.get(&schema).map_or("?", |s| s.name.as_str());
         format!("{}.{}", quote_identifier(schema), quote_identifier(name))
@@ -371,7 +393,7 @@ impl View<'_> {
             let _infallible = write!(text, " WITH (fillfactor='{}')", index.fillfactor);
         }
         if let Some(predicate) = &index.predicate {
-            let _infallible = write!(text, " WHERE {predicate}");
+            let _infallible = write!(text, " WHERE {}", self.shown(predicate));
         }
         Datum::text(text)
     }
@@ -397,7 +419,7 @@ impl View<'_> {
                 let clause = if distinct { " NULLS NOT DISTINCT" } else { "" };
                 format!("UNIQUE{clause} ({columns})")
             }
-            ConstraintKind::Check { expr } => format!("CHECK ({expr})"),
+            ConstraintKind::Check { expr } => format!("CHECK ({})", self.shown(expr)),
             ConstraintKind::Foreign { referenced, referenced_columns, .. } => {
                 let other = self.catalog.table(*referenced);
                 let (name, keys) = other.map_or_else(Default::default, |t| {
@@ -414,7 +436,8 @@ impl View<'_> {
             _ => Some(oid_arg(args, 0)),
         };
         let table = oid.and_then(|o| self.catalog.table(o));
-        optional(table.and_then(|t| t.view.as_ref()).map(|text| format!(" {text};")))
+        let text = table.and_then(|t| t.view.as_ref());
+        optional(text.map(|text| format!(" {};", self.shown(text))))
     }
 
     fn rel_of(&self, oid: Oid) -> Option<RelId> {
@@ -451,7 +474,7 @@ impl View<'_> {
     }
 
     fn all_forks(&self, rel: RelId) -> Result<i64> {
-        [Fork::Main, Fork::Fsm, Fork::Vm].iter().map(|f| self.fork_size(rel, *f)).sum()
+        [Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init].iter().map(|f| self.fork_size(rel, *f)).sum()
     }
 
     fn table_size(&self, oid: Oid) -> Result<i64> {

@@ -1,13 +1,13 @@
 //! From catalog rows to a [`CatalogSnapshot`].
 //!
-//! Pure: it takes the rows of nine system relations as one snapshot saw them and builds the
+//! Pure: it takes the rows of the system relations in [`LOADED`] as one snapshot saw them and builds the
 //! definitions that sessions work with. A row that contradicts another is an error that names
 //! it, never a panic: the rows come from disk.
 
 use super::rows::CatalogRow;
 use super::{
-    CatalogSnapshot, ColumnDef, ConstraintDef, ConstraintKind, IndexColumn, IndexDef, Persistence,
-    RelationKind, RoleDef, SchemaDef, TableDef,
+    CatalogSnapshot, ColumnDef, ConstraintDef, ConstraintKind, Identity, IndexColumn, IndexDef,
+    Persistence, RelationKind, RoleDef, SchemaDef, SequenceDef, SequenceOwner, TableDef,
 };
 use crate::error::{Result, SqlError, State};
 use crate::types::{Datum, Oid, TypeRef};
@@ -16,7 +16,7 @@ use inkling_storage::ids::RelId;
 use std::sync::Arc;
 
 /// The system relations that a snapshot is built from, in the order of [`CatalogRows`].
-pub const LOADED: [Oid; 9] = [
+pub const LOADED: [Oid; 11] = [
     Oid::PG_CLASS,
     Oid::PG_ATTRIBUTE,
     Oid::PG_ATTRDEF,
@@ -26,6 +26,8 @@ pub const LOADED: [Oid; 9] = [
     Oid::PG_AUTHID,
     Oid::PG_REWRITE,
     Oid::PG_DB_ROLE_SETTING,
+    Oid::PG_SEQUENCE,
+    Oid::PG_DEPEND,
 ];
 
 /// The rows of one system relation each, by the relation's OID.
@@ -60,8 +62,9 @@ pub fn build(version: u64, mut rows: CatalogRows) -> Result<CatalogSnapshot> {
     }
     let classes: HashMap<Oid, CatalogRow> =
         take(Oid::PG_CLASS).into_iter().map(|r| (r.get_oid("oid"), r)).collect();
+    let owners = sequence_owners(&take(Oid::PG_DEPEND), &classes);
     let mut parts = Parts {
-        columns: columns(take(Oid::PG_ATTRIBUTE), take(Oid::PG_ATTRDEF))?,
+        columns: columns(take(Oid::PG_ATTRIBUTE), take(Oid::PG_ATTRDEF), &owners)?,
         indexes: HashMap::new(),
         constraints: HashMap::new(),
         views: take(Oid::PG_REWRITE)
@@ -69,6 +72,7 @@ pub fn build(version: u64, mut rows: CatalogRows) -> Result<CatalogSnapshot> {
             .map(|r| (r.get_oid("ev_class"), r.get_text("ev_action").to_owned()))
             .collect(),
         toast_indexes: HashMap::new(),
+        sequences: take(Oid::PG_SEQUENCE).iter().map(|r| sequence(r, &owners)).collect(),
     };
     load_indexes(&mut snapshot, &classes, &mut parts, &take(Oid::PG_INDEX))?;
     for row in take(Oid::PG_CONSTRAINT) {
@@ -84,6 +88,12 @@ pub fn build(version: u64, mut rows: CatalogRows) -> Result<CatalogSnapshot> {
             snapshot.tables.insert(*oid, Arc::new(def));
         }
     }
+    for (sequence, owner) in &owners {
+        let rel = |oid: &Oid| snapshot.tables.get(oid).map(|t| t.rel);
+        if let (Some(sequence), Some(table)) = (rel(sequence), rel(&owner.table)) {
+            snapshot.levels.follow(sequence, table);
+        }
+    }
     Ok(snapshot)
 }
 
@@ -94,6 +104,48 @@ struct Parts {
     constraints: HashMap<Oid, Vec<Arc<ConstraintDef>>>,
     views: HashMap<Oid, String>,
     toast_indexes: HashMap<Oid, RelId>,
+    sequences: HashMap<Oid, SequenceDef>,
+}
+
+/// Which sequence belongs to which column: what pg_depend says of a sequence and a column.
+fn sequence_owners(
+    depends: &[CatalogRow],
+    classes: &HashMap<Oid, CatalogRow>,
+) -> HashMap<Oid, SequenceOwner> {
+    let owner = |row: &CatalogRow| {
+        let (oid, kind) = (row.get_oid("objid"), row.get_char("deptype"));
+        let of_column = row.get_oid("classid") == Oid::PG_CLASS
+            && row.get_oid("refclassid") == Oid::PG_CLASS
+            && row.get_int("refobjsubid") > 0
+            && matches!(kind, 'a' | 'i');
+        let is_sequence = || classes.get(&oid).is_some_and(|c| c.get_char("relkind") == 'S');
+        (of_column && is_sequence()).then(|| {
+            let attnum = row.get_int("refobjsubid") as i16;
+            let table = row.get_oid("refobjid");
+            (oid, SequenceOwner { table, attnum, identity: kind == 'i' })
+        })
+    };
+    depends.iter().filter_map(owner).collect()
+}
+
+fn sequence(row: &CatalogRow, owners: &HashMap<Oid, SequenceOwner>) -> (Oid, SequenceDef) {
+    let oid = row.get_oid("seqrelid");
+    let def = SequenceDef {
+        ty: row.get_oid("seqtypid"),
+        start: row.get_int("seqstart"),
+        increment: row.get_int("seqincrement"),
+        min: row.get_int("seqmin"),
+        max: row.get_int("seqmax"),
+        cache: row.get_int("seqcache"),
+        cycle: row.get_bool("seqcycle"),
+        owner: owners.get(&oid).copied(),
+    };
+    (oid, def)
+}
+
+/// The expression that takes a sequence's next value. By number: names may change.
+pub fn nextval_text(sequence: Oid) -> String {
+    format!("nextval('{sequence}'::regclass)")
 }
 
 fn broken(what: String) -> SqlError {
@@ -103,11 +155,16 @@ fn broken(what: String) -> SqlError {
 fn columns(
     attributes: Vec<CatalogRow>,
     defaults: Vec<CatalogRow>,
+    owners: &HashMap<Oid, SequenceOwner>,
 ) -> Result<HashMap<Oid, Vec<ColumnDef>>> {
     let mut default_text: HashMap<(Oid, i64), String> = defaults
         .into_iter()
         .map(|r| ((r.get_oid("adrelid"), r.get_int("adnum")), r.get_text("adbin").to_owned()))
         .collect();
+    for (sequence, owner) in owners.iter().filter(|(_, owner)| owner.identity) {
+        let column = (owner.table, i64::from(owner.attnum));
+        default_text.insert(column, nextval_text(*sequence));
+    }
     let mut columns: HashMap<Oid, Vec<ColumnDef>> = HashMap::new();
     for row in attributes {
         let (table, attnum) = (row.get_oid("attrelid"), row.get_int("attnum"));
@@ -124,6 +181,7 @@ fn columns(
             not_null: row.get_bool("attnotnull"),
             dropped: row.get_bool("attisdropped"),
             default: default_text.remove(&(table, attnum)),
+            identity: Identity::of_code(row.get_char("attidentity")),
             missing,
             collation: row.get_oid("attcollation"),
         });
@@ -306,6 +364,12 @@ fn table(
         fillfactor: fillfactor(&options, 100),
         options,
         view: parts.views.remove(&oid),
+        sequence: match (kind, parts.sequences.remove(&oid)) {
+            (RelationKind::Sequence, None) => {
+                return Err(broken(format!("sequence {oid} is not in pg_sequence")));
+            }
+            (_, def) => def.filter(|_| kind == RelationKind::Sequence),
+        },
         reltuples: match row.get("reltuples") {
             Datum::Float4(v) => *v,
             _ => -1.0,

@@ -21,6 +21,7 @@ pub mod rows;
 pub mod schema;
 pub mod scram;
 pub mod store;
+pub(crate) mod stored_names;
 pub mod views;
 
 pub use cache::CatalogCache;

@@ -5,6 +5,7 @@
 
 use crate::types::{Oid, TypeRef};
 use inkling_storage::ids::RelId;
+use inkling_storage::seq::SeqParams;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +24,62 @@ pub enum Persistence {
     Temporary,
 }
 
+/// GENERATED ... AS IDENTITY.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Identity {
+    Always,
+    ByDefault,
+}
+
+impl Identity {
+    /// As pg_attribute.attidentity shows it.
+    pub fn code(self) -> char {
+        match self {
+            Identity::Always => 'a',
+            Identity::ByDefault => 'd',
+        }
+    }
+
+    pub fn of_code(code: char) -> Option<Identity> {
+        match code {
+            'a' => Some(Identity::Always),
+            'd' => Some(Identity::ByDefault),
+            _ => None,
+        }
+    }
+}
+
+/// The column that a sequence goes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SequenceOwner {
+    pub table: Oid,
+    pub attnum: i16,
+    /// An identity column's: part of the column rather than its companion.
+    pub identity: bool,
+}
+
+/// What pg_sequence says of a sequence, and whose it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SequenceDef {
+    /// int2, int4 or int8.
+    pub ty: Oid,
+    pub start: i64,
+    pub increment: i64,
+    pub min: i64,
+    pub max: i64,
+    pub cache: i64,
+    pub cycle: bool,
+    pub owner: Option<SequenceOwner>,
+}
+
+impl SequenceDef {
+    /// What the storage engine needs to know.
+    pub fn params(&self) -> SeqParams {
+        let SequenceDef { increment, min, max, cycle, .. } = *self;
+        SeqParams { increment, min, max, cycle }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct ColumnDef {
     pub name: String,
@@ -31,8 +88,10 @@ pub struct ColumnDef {
     pub ty: TypeRef,
     pub not_null: bool,
     pub dropped: bool,
-    /// The default as SQL text in canonical form (what pg_get_expr shows).
+    /// The default as SQL text in canonical form (what pg_get_expr shows); an identity column's is
+    /// its sequence's next value.
     pub default: Option<String>,
+    pub identity: Option<Identity>,
     /// What rows older than the column read (ALTER TABLE ADD COLUMN ... DEFAULT constant).
     pub missing: Option<crate::types::Datum>,
     pub collation: Oid,
@@ -124,6 +183,8 @@ pub struct TableDef {
     pub options: Vec<(String, String)>,
     /// A view's query, canonical SQL.
     pub view: Option<String>,
+    /// What makes it a sequence.
+    pub sequence: Option<SequenceDef>,
     /// Rows and pages as of the last VACUUM or ANALYZE; -1: never.
     pub reltuples: f32,
     pub relpages: i32,

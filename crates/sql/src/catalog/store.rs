@@ -5,7 +5,7 @@
 
 use super::relations::SystemRelation;
 use super::rows::CatalogRow;
-use super::{CatalogSnapshot, TableDef, load};
+use super::{CatalogSnapshot, load};
 use crate::error::{Result, SqlError, State};
 use crate::row::{EncodedRow, RowCodec};
 use crate::types::{Datum, Oid, TypeRef};
@@ -16,7 +16,7 @@ use inkling_storage::heap::{
 };
 use inkling_storage::ids::{Fork, RelId, RowId};
 use inkling_storage::txn::{Snapshot, Transaction};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// The files of a system relation carry its OID as their number.
 fn heap_rel(relation: &SystemRelation) -> HeapRel {
@@ -134,11 +134,4 @@ pub fn load_snapshot(
         rows.insert(oid, scanned.into_iter().map(|(_, row)| row).collect());
     }
     load::build(version, rows)
-}
-
-/// One table's definition as the current command of `tx` sees it.
-pub fn reload_table(engine: &Engine, tx: &mut Transaction, oid: Oid) -> Result<Arc<TableDef>> {
-    let snapshot = load_snapshot(engine, tx, 0)?;
-    let table = snapshot.table(oid).cloned();
-    table.ok_or_else(|| SqlError::internal(format!("relation {oid} is gone")))
 }

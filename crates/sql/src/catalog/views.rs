@@ -71,6 +71,18 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       left join pg_catalog.pg_tablespace t on t.oid = i.reltablespace \
       where c.relkind in ('r', 'm', 'p') and i.relkind in ('i', 'I')",
     ),
+    (
+        "pg_catalog",
+        "pg_sequences",
+        "select n.nspname as schemaname, c.relname as sequencename, \
+      pg_catalog.pg_get_userbyid(c.relowner) as sequenceowner, s.seqtypid::regtype as data_type, \
+      s.seqstart as start_value, s.seqmin as min_value, s.seqmax as max_value, \
+      s.seqincrement as increment_by, s.seqcycle as cycle, s.seqcache as cache_size, \
+      pg_catalog.pg_sequence_last_value(c.oid::regclass) as last_value \
+      from pg_catalog.pg_sequence s join pg_catalog.pg_class c on c.oid = s.seqrelid \
+      left join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+      where not pg_catalog.pg_is_other_temp_schema(n.oid) and c.relkind = 'S'",
+    ),
     ("pg_catalog", "pg_settings", "select * from pg_catalog.pg_show_all_settings()"),
     ("pg_catalog", "pg_stat_activity", "select * from pg_catalog.pg_stat_get_activity(null::int4)"),
     ("pg_catalog", "pg_locks", "select * from pg_catalog.pg_lock_status()"),
@@ -144,13 +156,23 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       when a.atttypid = 1700 and a.atttypmod <> -1 then (a.atttypmod - 4) & 65535 \
       else null end as numeric_scale, \
       pg_catalog.current_database() as udt_catalog, nt.nspname as udt_schema, \
-      t.typname as udt_name, 'NO'::text as is_identity, 'NEVER'::text as is_generated, \
+      t.typname as udt_name, \
+      case when a.attidentity in ('a', 'd') then 'YES' else 'NO' end as is_identity, \
+      case a.attidentity when 'a' then 'ALWAYS' when 'd' then 'BY DEFAULT' end \
+      as identity_generation, s.seqstart::text as identity_start, \
+      s.seqincrement::text as identity_increment, s.seqmax::text as identity_maximum, \
+      s.seqmin::text as identity_minimum, \
+      case when s.seqcycle then 'YES' else 'NO' end as identity_cycle, \
+      'NEVER'::text as is_generated, \
       'YES'::text as is_updatable from pg_catalog.pg_attribute a \
       left join pg_catalog.pg_attrdef d on a.attrelid = d.adrelid and a.attnum = d.adnum \
       join pg_catalog.pg_class c on a.attrelid = c.oid \
       join pg_catalog.pg_namespace n on c.relnamespace = n.oid \
       join pg_catalog.pg_type t on a.atttypid = t.oid \
       join pg_catalog.pg_namespace nt on t.typnamespace = nt.oid \
+      left join (pg_catalog.pg_depend e join pg_catalog.pg_sequence s \
+      on e.classid = 1259 and e.objid = s.seqrelid and e.deptype = 'i') \
+      on e.refclassid = 1259 and e.refobjid = c.oid and e.refobjsubid = a.attnum \
       where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'v', 'f', 'p')",
     ),
     (
@@ -182,6 +204,21 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace \
       join pg_catalog.pg_attribute a on a.attrelid = r.oid and a.attnum = any (k.conkey) \
       where k.contype in ('p', 'u', 'f')",
+    ),
+    (
+        "information_schema",
+        "sequences",
+        "select pg_catalog.current_database() as sequence_catalog, n.nspname as sequence_schema, \
+      c.relname as sequence_name, pg_catalog.format_type(s.seqtypid, null) as data_type, \
+      case s.seqtypid when 21 then 16 when 23 then 32 else 64 end as numeric_precision, \
+      2 as numeric_precision_radix, 0 as numeric_scale, s.seqstart::text as start_value, \
+      s.seqmin::text as minimum_value, s.seqmax::text as maximum_value, \
+      s.seqincrement::text as increment, \
+      case when s.seqcycle then 'YES' else 'NO' end as cycle_option \
+      from pg_catalog.pg_namespace n join pg_catalog.pg_class c on c.relnamespace = n.oid \
+      join pg_catalog.pg_sequence s on c.oid = s.seqrelid where c.relkind = 'S' \
+      and not exists (select 1 from pg_catalog.pg_depend d \
+      where d.classid = 1259 and d.objid = c.oid and d.deptype = 'i')",
     ),
     (
         "information_schema",

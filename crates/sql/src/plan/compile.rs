@@ -7,7 +7,7 @@
 
 use super::planner::Planner;
 use super::walk::visit;
-use super::{PExpr, SubPlan, SubPlanSpec};
+use super::{PExpr, SubPlan, SubPlanSpec, TableUse};
 use crate::analyze::bound::*;
 use crate::error::{Result, SqlError};
 use crate::exec::expr::{CompareOp, Ex, Function, Index, RowCompare};
@@ -252,6 +252,11 @@ impl Planner<'_> {
         {
             let (left, right) = (self.boxed(left)?, self.boxed(right)?);
             return Ok(Ex::Compare { op, ty, left, right });
+        }
+        if let Some(oid) = super::walk::named_sequence(function, args)
+            && let Some(sequence) = self.env.relation(oid)
+        {
+            self.uses(&sequence, TableUse::Sequence);
         }
         let arg_types: Vec<Oid> = args.iter().map(|a| a.ty().oid).collect();
         let compiled = self.compile_all(args)?;

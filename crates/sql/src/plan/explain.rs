@@ -329,6 +329,8 @@ fn describe_scan(op: &Op, details: &mut Details) -> Option<String> {
             format!("{kind}{back} using {} on {}", i.index.name, table_name(&i.scan))
         }
         Op::FunctionScan { alias, functions, .. } => match functions.as_slice() {
+            // What a sequence looks like from outside.
+            [one] if one.function.name == "inkling_sequence" => format!("Seq Scan on {alias}"),
             [one] if one.function.name == alias => format!("Function Scan on {alias}"),
             [one] => format!("Function Scan on {} {alias}", one.function.name),
             _ => format!("Function Scan on {alias}"),

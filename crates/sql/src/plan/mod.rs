@@ -433,6 +433,8 @@ pub enum TableUse {
     Read,
     /// SELECT FOR UPDATE and friends.
     LockRows,
+    /// A sequence whose values it takes.
+    Sequence,
     Write,
 }
 

@@ -17,6 +17,10 @@ pub trait PlanEnv {
     fn index_parts(&self, table: &Arc<TableDef>, index: &IndexDef) -> Result<Arc<IndexParts>>;
     /// SQL text of an expression for EXPLAIN; None: not wanted.
     fn text(&self, e: &Expr, levels: &[Vec<RangeEntry>]) -> Option<Box<str>>;
+    /// A relation that the statement names by a constant (nextval's).
+    fn relation(&self, _oid: Oid) -> Option<Arc<TableDef>> {
+        None
+    }
     /// A boolean setting such as `enable_seqscan`.
     fn enabled(&self, _setting: &str) -> bool {
         true
@@ -454,6 +458,12 @@ impl<'a> Planner<'a> {
                 0 => 1,
                 n => n,
             };
+            if let ("inkling_sequence", [Expr::Const { value: Datum::Oid(oid), .. }]) =
+                (function.name, args.as_slice())
+                && let Some(sequence) = self.env.relation(Oid(*oid))
+            {
+                self.uses(&sequence, TableUse::Read);
+            }
             let args = self.pexprs(args)?;
             let regs = out[at..at + columns].to_vec();
             compiled.push(SetFunction { function, args, out: regs });

@@ -4,6 +4,28 @@
 //! column of the query that the walk started in.
 
 use crate::analyze::bound::*;
+use crate::functions::Builtin;
+use crate::types::{Datum, Oid};
+
+/// The sequence that a call moves, when the call names it by a constant.
+pub fn named_sequence(function: &Builtin, args: &[Expr]) -> Option<Oid> {
+    match (function.name, args.first()) {
+        ("nextval" | "setval", Some(Expr::Const { value: Datum::Oid(oid), .. })) => Some(Oid(*oid)),
+        _ => None,
+    }
+}
+
+/// The sequences that an expression moves and names by constants.
+pub fn named_sequences(e: &Expr) -> Vec<Oid> {
+    let mut found = Vec::new();
+    visit(e, 0, &mut |e, _| {
+        if let Expr::Call { function, args, .. } = e {
+            found.extend(named_sequence(function, args));
+        }
+        true
+    });
+    found
+}
 
 macro_rules! walkers {
     ($children:ident, $calls:ident, $query:ident, $bound:ident, $set:ident, $iter:ident

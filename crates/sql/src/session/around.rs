@@ -4,6 +4,7 @@
 //! change (`set_config`) sits behind a `RefCell`; a session is used by one thread at a time.
 
 use super::database::{Database, SessionParams};
+use super::sequences::Sequences;
 use super::{CancelFlag, functions};
 use crate::analyze::statement::BindContext;
 use crate::catalog::CatalogSnapshot;
@@ -11,6 +12,7 @@ use crate::error::{Result, Severity, SqlError, State};
 use crate::functions::{FnContext, SessionFunctions};
 use crate::settings::{ChangeSource, Decoded, SessionSettings};
 use crate::types::{Datum, Oid, OutputStyle};
+use inkling_storage::txn::TxnSession;
 use jiff::tz::TimeZone;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -32,6 +34,13 @@ pub(super) struct Around {
     pub statement_start: Cell<i64>,
     /// A transaction block is open: set_config(.., true) and the like ask.
     pub in_transaction: Cell<bool>,
+    /// The transaction must not write.
+    pub read_only: Cell<bool>,
+    pub sequences: Sequences,
+    /// Whose locks this session's are.
+    pub txn_session: Arc<TxnSession>,
+    /// The version that the shared catalog had when this one was read.
+    pub catalog_seen: Cell<u64>,
     /// The version of the settings that the copies are of.
     copied: u64,
 }
@@ -71,6 +80,10 @@ impl Around {
         let decoded = settings.decoded();
         let now = db.now();
         Ok(Around {
+            read_only: Cell::new(false),
+            sequences: Sequences::default(),
+            txn_session: TxnSession::new(db.engine.as_ref(), params.pid),
+            catalog_seen: Cell::new(catalog.version),
             style: decoded.style.clone(),
             time_zone: decoded.time_zone.clone(),
             db: Arc::clone(db),
@@ -159,8 +172,10 @@ impl Around {
         self.catalog.version
     }
 
-    pub fn set_catalog(&mut self, catalog: Arc<CatalogSnapshot>) {
+    /// `seen`: the version that the shared catalog had then.
+    pub fn set_catalog(&mut self, catalog: Arc<CatalogSnapshot>, seen: u64) {
         self.search_path.get_mut().version = None;
+        self.catalog_seen.set(seen);
         self.catalog = catalog;
     }
 

@@ -146,6 +146,8 @@ impl Session {
         }
         let isolation = engine_isolation(isolation)?;
         self.tx = Some(RefCell::new(Transaction::begin(&self.txn_session, isolation, read_only)));
+        self.around.read_only.set(read_only);
+        self.around.sequences.begin_transaction();
         self.around.transaction_start.set(self.around.statement_start.get());
         Ok(())
     }
@@ -202,6 +204,7 @@ impl Session {
                 ));
             }
             tx.set_read_only(read_only);
+            self.around.read_only.set(read_only);
         }
         Ok(())
     }
@@ -299,10 +302,13 @@ impl Session {
     /// Commits what there is; afterwards the session is idle, whatever happens.
     fn commit_transaction(&mut self) -> Result<()> {
         self.portals.clear();
-        let Some(tx) = self.tx.take().map(RefCell::into_inner) else {
+        let Some(mut tx) = self.tx.take().map(RefCell::into_inner) else {
             self.block = Block::Idle;
             return Ok(());
         };
+        for rel in self.around.sequences.take_written() {
+            tx.note_write(rel);
+        }
         let session = self.session_level();
         self.note_seen(&tx);
         let levels = &self.around.catalog().levels;
@@ -450,6 +456,7 @@ impl Session {
         let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let levels = tx.depth() + 1 - depth;
         tx.rollback_to(self.around.db.engine.as_ref(), name);
+        self.around.sequences.locks_may_have_gone();
         for _ in 0..levels {
             self.around.settings_mut().rollback_savepoint();
         }

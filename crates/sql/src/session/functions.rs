@@ -27,12 +27,22 @@ fn int_arg(args: &[Datum], at: usize) -> i64 {
     }
 }
 
+fn oid_arg(args: &[Datum], at: usize) -> Oid {
+    match args.get(at) {
+        Some(Datum::Oid(v)) => Oid(*v),
+        _ => Oid::INVALID,
+    }
+}
+
 fn optional(text: Option<impl Into<compact_str::CompactString>>) -> Datum {
     text.map_or(Datum::Null, Datum::text)
 }
 
 /// Answers a scalar function.
 pub(super) fn call(around: &Around, name: &str, args: &[Datum]) -> Result<Datum> {
+    if let Some(answer) = super::sequences::call(around, name, args)? {
+        return Ok(answer);
+    }
     if let Some(answer) = session_call(around, name, args)? {
         return Ok(answer);
     }
@@ -156,6 +166,7 @@ pub(super) fn call_set(around: &Around, name: &str, args: &[Datum]) -> Result<Ve
         | "pg_cursor"
         | "pg_tablespace_databases" => Ok(Vec::new()),
         "pg_timezone_names" => Ok(time_zones(around)),
+        "inkling_sequence" => Ok(vec![super::sequences::row(around, oid_arg(args, 0))?]),
         _ => Err(SqlError::unsupported(format!("function {name}"))),
     }
 }

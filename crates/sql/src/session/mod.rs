@@ -27,6 +27,7 @@
 //! | `copy`        | COPY, both ways                                                      |
 //! | `functions`   | the built-ins that ask the session or the catalog                    |
 //! | `durability`  | the view of what tables promise and how that is kept                 |
+//! | `sequences`   | nextval and its kin                                                  |
 //! | `inspect`     | those that show pages, maps and counters                             |
 //!
 //! See [`api`] for what a driver does with each answer.
@@ -42,6 +43,7 @@ mod inspect;
 mod portal;
 mod prepared;
 mod run;
+mod sequences;
 mod statement_cache;
 mod stats;
 mod utility;
@@ -103,7 +105,7 @@ impl Session {
             around.set(name, value, ChangeSource::Client, false, false)?;
         }
         Ok(Session {
-            txn_session: TxnSession::new(db.engine.as_ref(), params.pid),
+            txn_session: Arc::clone(&around.txn_session),
             around,
             vis: VisState::new(&db.engine),
             block: Block::Idle,
@@ -136,6 +138,7 @@ impl Session {
             }
             self.barrier = self.barrier.max(seen);
         }
+        self.barrier = self.barrier.max(self.around.sequences.take_told());
         if !self.barrier.is_valid() {
             return Ok(None);
         }
@@ -245,7 +248,8 @@ impl Session {
     /// Takes the shared catalog over. What it says is told together with what it is used for.
     fn adopt_catalog(&mut self, current: Arc<CatalogSnapshot>) {
         self.barrier = self.barrier.max(current.undurable);
-        self.around.set_catalog(current);
+        let seen = current.version;
+        self.around.set_catalog(current, seen);
     }
 
     /// Whether others have changed the catalog since this session read it. To be asked again once
@@ -267,7 +271,7 @@ impl Session {
         let own = self.around.db.catalog.for_transaction(tx)?;
         self.catalog_changed = true;
         self.own_catalog_at = at;
-        self.around.set_catalog(own);
+        self.around.set_catalog(own, at);
         Ok(())
     }
 

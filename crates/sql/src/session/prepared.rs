@@ -424,6 +424,10 @@ impl PlanEnv for SessionPlanEnv<'_> {
         Ok(Arc::new(IndexParts { exprs, predicate }))
     }
 
+    fn relation(&self, oid: Oid) -> Option<Arc<TableDef>> {
+        self.catalog.table(oid).cloned()
+    }
+
     fn text(&self, e: &analyze::bound::Expr, levels: &[Vec<RangeEntry>]) -> Option<Box<str>> {
         self.explain.then(|| analyze::deparse::expr_in(e, levels, self.catalog).into())
     }

@@ -100,7 +100,8 @@ impl Session {
         let tx = self.tx.as_ref().ok_or_else(no_transaction)?.borrow();
         let locks = &self.around.db.engine.locks;
         for (table, usage) in &plan.tables {
-            if *usage != TableUse::Read && tx.is_read_only() {
+            let writes = matches!(usage, TableUse::LockRows | TableUse::Write);
+            if writes && tx.is_read_only() {
                 return Err(read_only(plan.kind));
             }
             let tag = LockTag::Relation(table.oid.0);
@@ -232,7 +233,7 @@ pub(super) fn lock_mode(usage: TableUse) -> LockMode {
     match usage {
         TableUse::Read => LockMode::AccessShare,
         TableUse::LockRows => LockMode::RowShare,
-        TableUse::Write => LockMode::RowExclusive,
+        TableUse::Write | TableUse::Sequence => LockMode::RowExclusive,
     }
 }
 

@@ -212,11 +212,14 @@ impl Session {
 }
 
 /// Whether a parameter of type `ty` means what the literal did. An interval's fields decide how
-/// the literal's text is read; a parameter would not know them.
+/// the literal's text is read; a parameter would not know them. A relation's name decides what the
+/// statement locks.
 fn keeps_meaning(ty: Oid, kind: LiteralKind) -> bool {
     match kind {
         LiteralKind::Integer | LiteralKind::Numeric => ty == kind.declared(),
-        LiteralKind::Text => ty.is_valid() && ty != Oid::UNKNOWN && ty != Oid::INTERVAL,
+        LiteralKind::Text => {
+            ty.is_valid() && !matches!(ty, Oid::UNKNOWN | Oid::INTERVAL | Oid::REGCLASS)
+        }
     }
 }
 

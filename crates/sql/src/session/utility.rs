@@ -8,8 +8,8 @@ use super::prepared::{Bound, SessionPlanEnv};
 use super::run::read_only_error;
 use super::{Session, copy, no_transaction, unknown_statement};
 use crate::analyze::statement::{
-    DeclareCursor, Discard, Execute, Explain, ExplainFormat, Fetch, FetchDirection, Lock,
-    ParamTypes, Prepare, ResetTarget, SetVariable, ShowTarget, Statement, TransactionModes,
+    AlterTable, DeclareCursor, Discard, Execute, Explain, ExplainFormat, Fetch, FetchDirection,
+    Lock, ParamTypes, Prepare, ResetTarget, SetVariable, ShowTarget, Statement, TransactionModes,
     Utility, Vacuum,
 };
 use crate::analyze::{self, bound::Expr};
@@ -464,13 +464,15 @@ impl Session {
                 self.portals.clear();
                 self.statements.clear();
                 self.cache.clear();
+                self.around.sequences.discard();
                 self.around.settings_mut().reset_all(false)?;
                 self.around.refresh();
                 let locks = &self.around.db.engine.locks;
                 locks.release_session_locks(self.txn_session.owner());
             }
             Discard::Plans => self.cache.clear(),
-            Discard::Sequences | Discard::Temp => {}
+            Discard::Sequences => self.around.sequences.discard(),
+            Discard::Temp => {}
         }
         Ok(())
     }
@@ -598,6 +600,73 @@ impl Session {
         if self.catalog_is_stale() {
             return Ok(Some(Pause::Stale));
         }
+        match utility {
+            Utility::AlterTable(a) if a.actions.iter().any(|x| ddl::fills(x).is_some()) => {
+                self.alter_and_fill(a)?;
+            }
+            _ => self.carry_out(utility)?,
+        }
+        Ok(None)
+    }
+
+    /// ALTER TABLE with new columns whose values differ from row to row: they are filled as soon as
+    /// they are there, since what follows (a primary key) may need them.
+    fn alter_and_fill(&mut self, a: &AlterTable) -> Result<()> {
+        let mut notices = a.notices.clone();
+        let mut rest = a.actions.as_slice();
+        while !rest.is_empty() {
+            let filled = rest.iter().position(|x| ddl::fills(x).is_some());
+            let (now, later) = rest.split_at(filled.map_or(rest.len(), |at| at + 1));
+            let catalog = self.catalog()?;
+            let table = catalog.table(a.table.oid).cloned();
+            let table = table.ok_or_else(|| SqlError::internal("the altered table is gone"))?;
+            let part = AlterTable {
+                table: Arc::clone(&table),
+                actions: now.to_vec(),
+                notices: std::mem::take(&mut notices),
+            };
+            self.carry_out(&Utility::AlterTable(Box::new(part)))?;
+            if let Some(column) = now.last().and_then(ddl::fills) {
+                self.fill_column(&table, &column.name)?;
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Gives every row its own default of a new column.
+    fn fill_column(&mut self, table: &TableDef, column: &str) -> Result<()> {
+        let name = |text: &str| analyze::quote::quote_ident(text).into_owned();
+        let sql = format!(
+            "UPDATE {}.{} SET {} = DEFAULT",
+            name(&table.schema_name),
+            name(&table.name),
+            name(column)
+        );
+        let mut parsed = self.parse_statements(&sql)?;
+        let parsed = parsed.pop().ok_or_else(|| SqlError::internal("no statement"))?;
+        let catalog = self.catalog()?;
+        let mut params = ParamTypes::none();
+        let statement = self
+            .around
+            .with_bind_context(&catalog, |cx| analyze::bind(cx, &parsed, &mut params))?;
+        let plan = Arc::new(self.plan_query(&statement)?);
+        let snapshot = self.take_statement_snapshot()?;
+        let mut running = self.with_env(|env| Running::start(plan, Vec::new(), snapshot, env))?;
+        loop {
+            match self.with_env(|env| running.next(env))? {
+                Step::Row => {}
+                // Nobody else has the table.
+                Step::Wait(handle) => handle.block(),
+                Step::Done => break,
+            }
+        }
+        self.finish_definition()
+    }
+
+    fn carry_out(&mut self, utility: &Utility) -> Result<()> {
+        let catalog = self.catalog()?;
+        let engine = Arc::clone(&self.around.db.engine);
         let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let host = SessionDdlHost { around: &self.around };
         let mut cx = DdlContext {
@@ -611,8 +680,7 @@ impl Session {
         let outcome = ddl::execute(&mut cx, utility);
         self.notices.append(&mut cx.notices);
         outcome?;
-        self.finish_definition()?;
-        Ok(None)
+        self.finish_definition()
     }
 
     /// The catalog has changed: this transaction reads its own version from now on.

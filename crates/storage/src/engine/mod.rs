@@ -73,6 +73,8 @@ pub struct Engine {
     pub durability: Arc<Ledger>,
     /// Free space, in-memory row locks, hint policy.
     pub heap: Arc<crate::heap::HeapState>,
+    /// Positions of the sequences in use.
+    pub(crate) seqs: crate::seq::Sequences,
     pub(crate) options: EngineOptions,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -162,6 +164,7 @@ impl Engine {
         self.threads.stop(mode == ShutdownMode::Immediate);
         match mode {
             ShutdownMode::Fast => {
+                crate::seq::settle(self);
                 self.checkpoint(CheckpointKind::Shutdown)?;
                 self.wal.shutdown()
             }

@@ -169,6 +169,7 @@ fn assemble(
         locks: LockManager::new(),
         durability,
         heap,
+        seqs: crate::seq::Sequences::default(),
         checkpoints: Checkpoints::new(data.redo, host.clock.monotonic_micros()),
         cleaner: Cleaner::default(),
         baselines: Baselines::default(),

@@ -164,6 +164,7 @@ impl Engine {
     pub fn remove_rels(&self, rels: &[RelId]) {
         for rel in rels {
             self.heap.forget(*rel);
+            self.seqs.forget(*rel);
             match self.pool.unlink_rel(*rel) {
                 Ok(()) => self.pending.settle(*rel),
                 Err(e) => {

@@ -339,7 +339,8 @@ pub struct BuildItem {
     pub item: ScanItem,
     /// What the index entry has to name.
     pub root: SlotNo,
-    /// Live, or inserted by a transaction that still runs: must count for uniqueness.
+    /// Live, or inserted by a transaction that still runs: must count for uniqueness. Other writers
+    /// are locked out, so a version that is being deleted is by whoever builds the index.
     pub alive: bool,
 }
 
@@ -377,12 +378,12 @@ pub fn scan_for_build(
                 broken = true;
                 continue;
             }
-            Fate::RecentlyDead(_) => false,
             Fate::DeleteInProgress(_) if t.is_hot_updated() => {
                 broken = true;
                 continue;
             }
-            Fate::Live | Fate::InsertInProgress(_) | Fate::DeleteInProgress(_) => true,
+            Fate::RecentlyDead(_) | Fate::DeleteInProgress(_) => false,
+            Fate::Live | Fate::InsertInProgress(_) => true,
         };
         let item = ScanItem { slot, offset: l.offset(), len: l.len() };
         out.items.push(item);

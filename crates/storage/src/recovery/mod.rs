@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// Applies a block's operations to its page: a class's own code.
 pub type RedoFn = fn(&[u8], &mut Page) -> Result<(), OpError>;
 
-const CLASSES: usize = 5;
+const CLASSES: usize = 6;
 
 /// Who replays the operations of which page class.
 #[derive(Clone)]
@@ -48,6 +48,7 @@ impl Default for RedoTable {
             .with(PageClass::Heap, crate::heap::redo)
             .with(PageClass::Fsm, crate::heap::redo_fsm)
             .with(PageClass::Vm, crate::heap::redo_vm)
+            .with(PageClass::Sequence, crate::seq::redo)
     }
 }
 

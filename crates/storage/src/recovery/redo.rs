@@ -62,7 +62,7 @@ impl Replay<'_> {
                 self.next_rel = self.next_rel.max(records::decode_rel("NextRel", data)?);
             }
             RecordKind::Checkpoint => self.checkpoint(&CheckpointData::decode(data)?),
-            RecordKind::PageChange | RecordKind::Noop | RecordKind::Sequence => {}
+            RecordKind::PageChange | RecordKind::Noop => {}
         }
         Ok(())
     }

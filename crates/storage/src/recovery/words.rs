@@ -4,7 +4,7 @@
 use super::records::{CheckpointData, decode_create, decode_rel, decode_truncate};
 use crate::page::PageClass;
 use crate::wal::{DecodedRecord, Describe, RecordKind};
-use crate::{btree, heap};
+use crate::{btree, heap, seq};
 
 /// What replay understands, for [`crate::wal::describe_with`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +15,7 @@ impl Describe for RecordWords {
         match class {
             PageClass::Heap => Some(heap::ops::describe(ops)),
             PageClass::BTree => Some(btree::describe_ops(ops)),
+            PageClass::Sequence => Some(seq::describe(ops)),
             _ => None,
         }
     }

@@ -103,6 +103,7 @@ fn manager(record: &DecodedRecord) -> &'static str {
             Some(PageClass::BTree) => "Btree",
             Some(PageClass::Fsm) => "FreeSpace",
             Some(PageClass::Vm) => "Visibility",
+            Some(PageClass::Sequence) => "Sequence",
             Some(PageClass::Free) | None => "Page",
         },
         RecordKind::Commit | RecordKind::Abort => "Transaction",
@@ -110,7 +111,6 @@ fn manager(record: &DecodedRecord) -> &'static str {
             "XLOG"
         }
         RecordKind::RelCreate | RecordKind::RelUnlink | RecordKind::RelTruncate => "Storage",
-        RecordKind::Sequence => "Sequence",
     }
 }
 
@@ -127,7 +127,6 @@ fn operation(kind: RecordKind) -> &'static str {
         RecordKind::NextRel => "NEXTREL",
         RecordKind::RelTruncate => "TRUNCATE",
         RecordKind::Noop => "NOOP",
-        RecordKind::Sequence => "LOG",
     }
 }
 

@@ -71,8 +71,6 @@ pub enum RecordKind {
     RelTruncate = 9,
     /// Says nothing; used to fill and to test.
     Noop = 10,
-    /// A sequence's new state.
-    Sequence = 11,
 }
 
 impl RecordKind {
@@ -88,7 +86,6 @@ impl RecordKind {
             8 => Some(RecordKind::NextRel),
             9 => Some(RecordKind::RelTruncate),
             10 => Some(RecordKind::Noop),
-            11 => Some(RecordKind::Sequence),
             _ => None,
         }
     }
@@ -106,7 +103,6 @@ impl RecordKind {
             RecordKind::NextRel => "NextRel",
             RecordKind::RelTruncate => "RelTruncate",
             RecordKind::Noop => "Noop",
-            RecordKind::Sequence => "Sequence",
         }
     }
 }

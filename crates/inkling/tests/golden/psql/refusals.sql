@@ -2,9 +2,7 @@
 create table t (a int primary key, b int);
 create table f (a int references t (a));
 create temporary table x (a int);
-create sequence s;
-create table x (a serial);
-create table x (a int generated always as identity);
+create temporary sequence s;
 create function f() returns int language sql as 'select 1';
 create table x (a int) partition by range (a);
 create table x () inherits (t);

@@ -104,7 +104,7 @@ fn views_bind_again_to_the_same_text() {
         ),
         (
             "select 't'::regclass as r, array(select id from u) as l",
-            "SELECT 'public.t'::regclass AS r, ARRAY( SELECT u.id FROM public.u) AS l",
+            "SELECT '20000'::regclass AS r, ARRAY( SELECT u.id FROM public.u) AS l",
         ),
     ] {
         let text = view_text(&f, query);

@@ -196,6 +196,7 @@ fn table(oid: u32, name: &str, columns: &[(&str, TypeRef, bool)]) -> TableDef {
         not_null: *not_null,
         dropped: false,
         default: None,
+        identity: None,
         missing: None,
         collation: types::info(ty.oid).map_or(Oid::INVALID, |t| t.collation),
     };
@@ -216,6 +217,7 @@ fn table(oid: u32, name: &str, columns: &[(&str, TypeRef, bool)]) -> TableDef {
         fillfactor: 100,
         options: Vec::new(),
         view: None,
+        sequence: None,
         reltuples: -1.0,
         relpages: 0,
         system: false,

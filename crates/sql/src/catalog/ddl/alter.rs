@@ -1,15 +1,17 @@
 //! ALTER TABLE.
 
 use super::DdlContext;
-use super::create::{add_constraint, column_rows, default_row, refuse_constraint};
+use super::create::{add_constraint, column_rows, default_rows, refuse_constraint, stored_default};
 use super::index::TableRows;
+use super::sequence;
 use crate::analyze::bound::Expr;
 use crate::analyze::statement::{
-    AlterAction, AlterTable, ColumnSpec, ConstraintSpec, ConstraintSpecKind, StoredExpr,
+    AlterAction, AlterTable, ColumnSpec, ConstraintSpec, ConstraintSpecKind, OwnedSequence,
+    SequenceOptions, StoredExpr,
 };
 use crate::analyze::walk;
 use crate::catalog::describe::options_array;
-use crate::catalog::{ColumnDef, ConstraintKind, TableDef, durability};
+use crate::catalog::{ColumnDef, ConstraintKind, Identity, SequenceOwner, TableDef, durability};
 use crate::error::{Result, SqlError, State};
 use crate::functions::Volatility;
 use crate::types::{Datum, Oid};
@@ -22,16 +24,18 @@ pub fn alter_table(cx: &mut DdlContext<'_>, statement: &AlterTable) -> Result<()
     for action in &statement.actions {
         alter(cx, &table, action)?;
         cx.next_command()?;
-        table = super::store::reload_table(cx.engine, cx.tx, table.oid)?;
+        // What the next action finds is what this one left.
+        cx.catalog = Arc::new(super::store::load_snapshot(cx.engine, cx.tx, cx.catalog.version)?);
+        let oid = table.oid;
+        let reloaded = cx.catalog.table(oid).cloned();
+        table = reloaded.ok_or_else(|| SqlError::internal(format!("relation {oid} is gone")))?;
     }
     Ok(())
 }
 
 fn refuse_unsupported(action: &AlterAction) -> Result<()> {
     let what = match action {
-        AlterAction::AddColumn(c) if c.sequence.is_some() => "a serial or identity column",
         AlterAction::SetType { .. } => "ALTER COLUMN ... TYPE",
-        AlterAction::AddIdentity { .. } | AlterAction::DropIdentity { .. } => "an identity column",
         AlterAction::SetLogged => "ALTER TABLE ... SET LOGGED",
         AlterAction::SetUnlogged => "ALTER TABLE ... SET UNLOGGED",
         AlterAction::ValidateConstraint { .. } => "VALIDATE CONSTRAINT",
@@ -58,6 +62,11 @@ fn alter(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, action: &AlterAction) -
                 row.put("attstattarget", Datum::Int4(*target));
             })
         }
+        AlterAction::AddIdentity { attnum, sequence } => add_identity(cx, table, *attnum, sequence),
+        AlterAction::SetIdentity { attnum, identity, options } => {
+            set_identity(cx, table, *attnum, *identity, options)
+        }
+        AlterAction::DropIdentity { attnum } => drop_identity(cx, table, *attnum),
         AlterAction::AddConstraint(constraint) => add_table_constraint(cx, table, constraint),
         AlterAction::DropConstraint { name, .. } => drop_constraint(cx, table, name),
         AlterAction::SetOptions(set) => change_options(cx, table, |options| {
@@ -73,7 +82,7 @@ fn alter(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, action: &AlterAction) -
     }
 }
 
-fn change_attribute(
+pub(super) fn change_attribute(
     cx: &mut DdlContext<'_>,
     table: &TableDef,
     attnum: i16,
@@ -89,33 +98,57 @@ fn change_attribute(
     cx.update(at, row)
 }
 
-/// The new column's value in existing rows is evaluated once; a default that would differ from
-/// row to row needs a rewrite, which is not there.
+/// Whether existing rows must be given the new column's value one by one, because it differs from
+/// row to row. That is the session's to do, once the column is there.
+pub fn fills(action: &AlterAction) -> Option<&ColumnSpec> {
+    match action {
+        AlterAction::AddColumn(spec) if fills_column(spec) => Some(spec),
+        _ => None,
+    }
+}
+
+fn fills_column(spec: &ColumnSpec) -> bool {
+    spec.sequence.is_some() || spec.default.as_ref().is_some_and(|d| is_volatile(&d.expr))
+}
+
+/// The new column's value in existing rows is evaluated once, unless it [`fills`].
 fn add_column(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, spec: &ColumnSpec) -> Result<()> {
     let missing = match &spec.default {
-        Some(default) if is_volatile(&default.expr) => {
-            return Err(SqlError::unsupported("ADD COLUMN with a volatile default"));
-        }
+        Some(_) if fills_column(spec) => None,
         Some(default) => Some(cx.host.compile(&default.expr)?(&[])?),
         None => None,
     };
     let missing = missing.filter(|value| !value.is_null());
+    let sequence = match &spec.sequence {
+        Some(wanted) => {
+            let (schema, persistence) = (table.schema, table.persistence);
+            Some(sequence::make_for_column(cx, schema, persistence, table.owner, wanted)?)
+        }
+        None => None,
+    };
     let column = ColumnDef {
         name: spec.name.clone(),
         attnum: table.columns.len() as i16 + 1,
         ty: spec.ty,
         not_null: spec.not_null,
         dropped: false,
-        default: spec.default.as_ref().map(|d| d.text.clone()),
+        default: stored_default(spec, sequence),
+        identity: spec.sequence.as_ref().and_then(|s| s.kind.identity()),
         missing,
         collation: spec.collation,
     };
-    if column.not_null && column.missing.is_none() && has_rows(cx, table)? {
+    let empty = column.missing.is_none() && !fills_column(spec);
+    if column.not_null && empty && has_rows(cx, table)? {
         return Err(contains_nulls(table, &column.name));
     }
     let count = column.attnum;
     let rows = column_rows(cx, table.oid, &column)?;
     cx.insert(rows)?;
+    if let Some(sequence) = sequence {
+        let identity = column.identity.is_some();
+        let owner = SequenceOwner { table: table.oid, attnum: column.attnum, identity };
+        sequence::own(cx, sequence, owner)?;
+    }
     cx.change(Oid::PG_CLASS, table.oid, |row| row.put("relnatts", Datum::Int2(count)))
 }
 
@@ -190,15 +223,62 @@ fn set_default(
     attnum: i16,
     default: Option<&StoredExpr>,
 ) -> Result<()> {
-    cx.delete_where(Oid::PG_ATTRDEF, |row| {
-        row.get_oid("adrelid") == table.oid && row.get_int("adnum") == i64::from(attnum)
-    })?;
+    drop_default(cx, table.oid, attnum)?;
     if let Some(default) = default {
-        let row = default_row(cx.new_oid()?, table.oid, attnum, &default.text);
-        cx.insert(vec![row])?;
+        let rows = default_rows(cx.new_oid()?, table.oid, attnum, &default.text);
+        cx.insert(rows)?;
     }
     let has = default.is_some();
     change_attribute(cx, table, attnum, |row| row.put("atthasdef", Datum::Bool(has)))
+}
+
+/// Removes a column's default from the catalog, and what it depended on.
+pub fn drop_default(cx: &mut DdlContext<'_>, table: Oid, attnum: i16) -> Result<()> {
+    let found = cx.find(Oid::PG_ATTRDEF, |row| {
+        row.get_oid("adrelid") == table && row.get_int("adnum") == i64::from(attnum)
+    })?;
+    for (at, row) in found {
+        let default = row.get_oid("oid");
+        cx.delete(Oid::PG_ATTRDEF, at)?;
+        cx.delete_where(Oid::PG_DEPEND, |row| {
+            row.get_oid("classid") == Oid::PG_ATTRDEF && row.get_oid("objid") == default
+        })?;
+    }
+    Ok(())
+}
+
+fn add_identity(
+    cx: &mut DdlContext<'_>,
+    table: &Arc<TableDef>,
+    attnum: i16,
+    wanted: &OwnedSequence,
+) -> Result<()> {
+    let (schema, persistence) = (table.schema, table.persistence);
+    let sequence = sequence::make_for_column(cx, schema, persistence, table.owner, wanted)?;
+    sequence::own(cx, sequence, SequenceOwner { table: table.oid, attnum, identity: true })?;
+    let code = wanted.kind.identity().map_or(0, |identity| identity.code() as u8);
+    change_attribute(cx, table, attnum, |row| row.put("attidentity", Datum::Char(code)))
+}
+
+fn set_identity(
+    cx: &mut DdlContext<'_>,
+    table: &Arc<TableDef>,
+    attnum: i16,
+    identity: Option<Identity>,
+    options: &SequenceOptions,
+) -> Result<()> {
+    let sequence = sequence::of_identity(&cx.catalog, table, attnum)?;
+    sequence::alter_options(cx, &sequence, options)?;
+    let Some(identity) = identity else { return Ok(()) };
+    let code = identity.code() as u8;
+    change_attribute(cx, table, attnum, |row| row.put("attidentity", Datum::Char(code)))
+}
+
+fn drop_identity(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, attnum: i16) -> Result<()> {
+    let sequence = sequence::of_identity(&cx.catalog, table, attnum)?;
+    let noun = "identity of table";
+    super::drop::drop_owned(cx, &sequence, (noun, &table.name), false, &[table.oid])?;
+    change_attribute(cx, table, attnum, |row| row.put("attidentity", Datum::Char(0)))
 }
 
 /// The column stays in the rows and in pg_attribute, unnamed; its indexes and constraints go.
@@ -222,10 +302,13 @@ fn drop_column(
     for index in table.indexes.iter().filter(of_column) {
         super::drop::drop_index(cx, index)?;
     }
-    cx.delete_where(Oid::PG_ATTRDEF, |row| {
-        row.get_oid("adrelid") == table.oid && row.get_int("adnum") == i64::from(attnum)
-    })?;
+    drop_default(cx, table.oid, attnum)?;
+    for sequence in sequence::owned_by_column(&cx.catalog, table.oid, attnum) {
+        let noun = format!("column {} of table", table.columns[attnum as usize - 1].name);
+        super::drop::drop_owned(cx, &sequence, (&noun, &table.name), cascade, &[table.oid])?;
+    }
     change_attribute(cx, table, attnum, |row| {
+        row.put("attidentity", Datum::Char(0));
         row.put("attname", Datum::text(format!("........pg.dropped.{attnum}........")));
         row.put("attisdropped", Datum::Bool(true));
         row.put("attnotnull", Datum::Bool(false));

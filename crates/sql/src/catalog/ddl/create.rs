@@ -1,13 +1,17 @@
 //! CREATE TABLE.
 
 use super::index::{NewIndex, make_index};
+use super::sequence::{default_depends, make_for_column, own};
 use super::{DdlContext, already_exists};
 use crate::analyze::statement::{
     ColumnSpec, ConstraintSpec, ConstraintSpecKind, CreateTable, TargetSchema,
 };
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row, system_attribute_rows};
+use crate::catalog::load::nextval_text;
 use crate::catalog::rows::{CatalogRow, array, system_relation};
-use crate::catalog::{ColumnDef, Persistence, RelationKind, TableDef, durability, frozen};
+use crate::catalog::{
+    ColumnDef, Persistence, RelationKind, SequenceOwner, TableDef, durability, frozen,
+};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{self, Datum, Oid};
 use inkling_storage::ids::RelId;
@@ -27,8 +31,16 @@ pub fn create_table(cx: &mut DdlContext<'_>, c: &CreateTable) -> Result<Option<A
         cx.notices.push(SqlError::new(State::DUPLICATE_TABLE, text).severity(Severity::Notice));
         return Ok(None);
     }
-    let table = describe_table(cx, schema, c)?;
+    let sequences = column_sequences(cx, schema, c)?;
+    let table = describe_table(cx, schema, c, &sequences)?;
     write_rows(cx, &table, c)?;
+    for ((sequence, column), spec) in sequences.iter().zip(&table.columns).zip(&c.columns) {
+        if let (Some(sequence), Some(wanted)) = (sequence, &spec.sequence) {
+            let identity = wanted.kind.identity().is_some();
+            let (table, attnum) = (table.oid, column.attnum);
+            own(cx, *sequence, SequenceOwner { table, attnum, identity })?;
+        }
+    }
     for constraint in &c.constraints {
         add_constraint(cx, &table, constraint)?;
     }
@@ -45,9 +57,6 @@ fn refuse_unsupported(c: &CreateTable) -> Result<()> {
         Persistence::Permanent | Persistence::Unlogged => {}
         Persistence::Temporary => return Err(SqlError::unsupported("CREATE TEMPORARY TABLE")),
     }
-    if c.columns.iter().any(|c| c.sequence.is_some()) {
-        return Err(SqlError::unsupported("a serial or identity column"));
-    }
     c.constraints.iter().try_for_each(refuse_constraint)
 }
 
@@ -60,7 +69,28 @@ pub fn refuse_constraint(constraint: &ConstraintSpec) -> Result<()> {
     }
 }
 
-fn describe_table(cx: &mut DdlContext<'_>, schema: Oid, c: &CreateTable) -> Result<Arc<TableDef>> {
+/// Makes the sequences of serial and identity columns.
+fn column_sequences(
+    cx: &mut DdlContext<'_>,
+    schema: Oid,
+    c: &CreateTable,
+) -> Result<Vec<Option<Oid>>> {
+    let mut made = Vec::with_capacity(c.columns.len());
+    for column in &c.columns {
+        made.push(match &column.sequence {
+            Some(wanted) => Some(make_for_column(cx, schema, c.persistence, cx.user, wanted)?),
+            None => None,
+        });
+    }
+    Ok(made)
+}
+
+fn describe_table(
+    cx: &mut DdlContext<'_>,
+    schema: Oid,
+    c: &CreateTable,
+    sequences: &[Option<Oid>],
+) -> Result<Arc<TableDef>> {
     durability::check(&c.options, c.persistence)?;
     let persistence = super::storage_persistence(c.persistence);
     let rel = cx.engine.create_rel(cx.tx, persistence)?;
@@ -80,7 +110,7 @@ fn describe_table(cx: &mut DdlContext<'_>, schema: Oid, c: &CreateTable) -> Resu
         .columns
         .iter()
         .enumerate()
-        .map(|(at, col)| column_def(at, col, primary.contains(&at)))
+        .map(|(at, col)| column_def(at, col, primary.contains(&at), sequences[at]))
         .collect();
     let fillfactor = c.options.iter().find(|(n, _)| n == "fillfactor");
     Ok(Arc::new(TableDef {
@@ -100,20 +130,35 @@ fn describe_table(cx: &mut DdlContext<'_>, schema: Oid, c: &CreateTable) -> Resu
         fillfactor: fillfactor.and_then(|(_, v)| v.parse().ok()).unwrap_or(100),
         options: c.options.clone(),
         view: None,
+        sequence: None,
         reltuples: -1.0,
         relpages: 0,
         system: false,
     }))
 }
 
-fn column_def(at: usize, column: &ColumnSpec, in_primary_key: bool) -> ColumnDef {
+/// The default that is kept for a column; an identity column's goes without saying.
+pub fn stored_default(column: &ColumnSpec, sequence: Option<Oid>) -> Option<String> {
+    match (&column.sequence, sequence) {
+        (Some(wanted), Some(oid)) if wanted.kind.identity().is_none() => Some(nextval_text(oid)),
+        _ => column.default.as_ref().map(|d| d.text.clone()),
+    }
+}
+
+fn column_def(
+    at: usize,
+    column: &ColumnSpec,
+    in_primary_key: bool,
+    sequence: Option<Oid>,
+) -> ColumnDef {
     ColumnDef {
         name: column.name.clone(),
         attnum: at as i16 + 1,
         ty: column.ty,
         not_null: column.not_null || in_primary_key,
         dropped: false,
-        default: column.default.as_ref().map(|d| d.text.clone()),
+        default: stored_default(column, sequence),
+        identity: column.sequence.as_ref().and_then(|s| s.kind.identity()),
         missing: None,
         collation: column.collation,
     }
@@ -184,6 +229,9 @@ pub fn column_rows(cx: &DdlContext<'_>, table: Oid, column: &ColumnDef) -> Resul
         has_default: column.default.is_some(),
     };
     let mut row = attribute_row(table, column.attnum, &new);
+    if let Some(identity) = column.identity {
+        row = row.char("attidentity", identity.code());
+    }
     if let Some(missing) = &column.missing {
         row = row
             .bool("atthasmissing", true)
@@ -191,18 +239,21 @@ pub fn column_rows(cx: &DdlContext<'_>, table: Oid, column: &ColumnDef) -> Resul
     }
     let mut rows = vec![row];
     if let Some(text) = &column.default {
-        rows.push(default_row(cx.new_oid()?, table, column.attnum, text));
+        rows.extend(default_rows(cx.new_oid()?, table, column.attnum, text));
     }
     Ok(rows)
 }
 
-/// A row of pg_attrdef.
-pub fn default_row(oid: Oid, table: Oid, attnum: i16, text: &str) -> CatalogRow {
-    CatalogRow::new(system_relation(Oid::PG_ATTRDEF))
+/// A row of pg_attrdef, and what it depends on.
+pub fn default_rows(oid: Oid, table: Oid, attnum: i16, text: &str) -> Vec<CatalogRow> {
+    let default = CatalogRow::new(system_relation(Oid::PG_ATTRDEF))
         .oid("oid", oid)
         .oid("adrelid", table)
         .int2("adnum", attnum)
-        .name("adbin", text)
+        .name("adbin", text);
+    let mut rows = vec![default];
+    rows.extend(default_depends(oid, text));
+    rows
 }
 
 /// Makes a constraint of a table, with its index where it has one. Existing rows are the

@@ -51,7 +51,14 @@ pub fn create_view(cx: &mut DdlContext<'_>, c: &CreateView) -> Result<()> {
     };
     let existing = cx.catalog.table(oid).map_or(0, |t| t.columns.len());
     let mut rows = view_rows(cx, oid, schema, c, existing)?;
-    for reference in &c.depends_on {
+    // Relations that it reads, and sequences and others that it names.
+    let mut references = c.depends_on.clone();
+    for named in crate::catalog::stored_names::relations(&c.text) {
+        if !references.contains(&named) {
+            references.push(named);
+        }
+    }
+    for reference in &references {
         rows.push(
             CatalogRow::new(system_relation(Oid::PG_DEPEND))
                 .oid("classid", Oid::PG_CLASS)
@@ -161,7 +168,7 @@ fn view_rows(
 pub fn rename(cx: &mut DdlContext<'_>, r: &Rename) -> Result<()> {
     let (oid, name) = (r.object.oid, r.new_name.as_str());
     match r.object.kind {
-        ObjectKind::Table | ObjectKind::View | ObjectKind::Index => {
+        ObjectKind::Table | ObjectKind::View | ObjectKind::Index | ObjectKind::Sequence => {
             let schema = match (cx.catalog.table(oid), cx.catalog.indexes.get(&oid)) {
                 (Some(t), _) => t.schema,
                 (None, Some(i)) => i.schema,
@@ -213,7 +220,11 @@ fn rename_column(cx: &mut DdlContext<'_>, table: Oid, attnum: i16, name: &str) -
             format!("column \"{name}\" of relation \"{}\" already exists", t.name),
         ));
     }
-    let reads = cx.find(Oid::PG_DEPEND, |row| row.get_oid("refobjid") == table)?;
+    let reads = cx.find(Oid::PG_DEPEND, |row| {
+        row.get_oid("refobjid") == table
+            && row.get_oid("classid") == Oid::PG_CLASS
+            && row.get_char("deptype") == 'n'
+    })?;
     let stored = cx.catalog.table(table).is_some_and(|t| {
         t.constraints.iter().any(|c| matches!(c.kind, crate::catalog::ConstraintKind::Check { .. }))
             || t.indexes

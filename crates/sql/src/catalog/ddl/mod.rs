@@ -18,13 +18,16 @@ mod create;
 mod drop;
 mod index;
 mod misc;
+mod sequence;
 mod truncate;
+
+pub use alter::fills;
 
 use super::rows::{CatalogRow, system_relation};
 use super::{CatalogSnapshot, Persistence};
 use super::{role_settings, store};
 use crate::analyze::bound::Expr;
-use crate::analyze::statement::{TargetSchema, Utility};
+use crate::analyze::statement::{AlterAction, AlterTable, TargetSchema, Utility};
 use crate::error::{Result, SqlError, State};
 use crate::types::{Datum, Oid};
 use inkling_storage::engine::Engine;
@@ -98,7 +101,15 @@ fn wanted_locks(
         TargetSchema::Temporary => Oid::INVALID,
     };
     match statement {
-        Utility::CreateTable(c) => vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)],
+        Utility::CreateTable(c) => {
+            let sequences = c.columns.iter().filter_map(|col| col.sequence.as_ref());
+            let names = std::iter::once(&c.name).chain(sequences.map(|s| &s.name));
+            names.map(|name| (name_tag(schema(&c.schema), name), AccessExclusive)).collect()
+        }
+        Utility::CreateSequence(c) => {
+            vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)]
+        }
+        Utility::AlterSequence(a) => vec![relation(a.sequence, ShareRowExclusive)],
         Utility::CreateTableAs(c) => {
             vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)]
         }
@@ -111,7 +122,7 @@ fn wanted_locks(
             ),
             (name_tag(c.table.schema, &c.index.name), AccessExclusive),
         ],
-        Utility::AlterTable(a) => vec![relation(a.table.oid, AccessExclusive)],
+        Utility::AlterTable(a) => alter_locks(catalog, a),
         Utility::Rename(r) => vec![
             relation(r.object.oid, AccessExclusive),
             (name_tag(schema_of(catalog, r.object.oid), &r.new_name), AccessExclusive),
@@ -123,9 +134,12 @@ fn wanted_locks(
                 Some(i) => {
                     vec![relation(i.table, AccessExclusive), relation(*oid, AccessExclusive)]
                 }
-                None => vec![relation(*oid, AccessExclusive)],
+                None => with_sequences(catalog, *oid),
             })
             .collect(),
+        Utility::Truncate(t) if t.restart_identity => {
+            t.tables.iter().flat_map(|t| with_sequences(catalog, t.oid)).collect()
+        }
         Utility::Truncate(t) => t.tables.iter().map(|t| relation(t.oid, AccessExclusive)).collect(),
         Utility::CreateSchema(c) => vec![(name_tag(Oid(1), &c.name), AccessExclusive)],
         Utility::CreateRole(c) => vec![(name_tag(Oid(2), &c.name), AccessExclusive)],
@@ -140,6 +154,29 @@ fn wanted_locks(
     }
 }
 
+/// A table and the sequences that go with it.
+fn with_sequences(catalog: &CatalogSnapshot, table: Oid) -> Vec<(LockTag, LockMode)> {
+    let owned = sequence::owned(catalog, table).into_iter().map(|s| s.oid);
+    let all = std::iter::once(table).chain(owned);
+    all.map(|oid| (LockTag::Relation(oid.0), LockMode::AccessExclusive)).collect()
+}
+
+fn alter_locks(catalog: &CatalogSnapshot, a: &AlterTable) -> Vec<(LockTag, LockMode)> {
+    let mut locks = with_sequences(catalog, a.table.oid);
+    for action in &a.actions {
+        let sequence = match action {
+            AlterAction::AddColumn(c) => c.sequence.as_ref(),
+            AlterAction::AddIdentity { sequence, .. } => Some(sequence),
+            _ => None,
+        };
+        if let Some(sequence) = sequence {
+            let tag = name_tag(a.table.schema, &sequence.name);
+            locks.push((tag, LockMode::AccessExclusive));
+        }
+    }
+    locks
+}
+
 /// The schema of a relation, which its name has to be free in.
 fn schema_of(catalog: &CatalogSnapshot, relation: Oid) -> Oid {
     let table = catalog.tables.get(&relation).map(|t| t.schema);
@@ -152,6 +189,8 @@ pub fn execute(cx: &mut DdlContext<'_>, statement: &Utility) -> Result<()> {
         Utility::CreateTable(c) => create::create_table(cx, c).map(|_| ()),
         Utility::CreateIndex(c) => index::create_index(cx, c),
         Utility::CreateSchema(c) => misc::create_schema(cx, c),
+        Utility::CreateSequence(c) => sequence::create_sequence(cx, c),
+        Utility::AlterSequence(a) => sequence::alter_sequence(cx, a),
         Utility::CreateView(c) => misc::create_view(cx, c),
         Utility::AlterTable(a) => alter::alter_table(cx, a),
         Utility::Rename(r) => misc::rename(cx, r),

@@ -20,6 +20,11 @@ pub fn truncate(cx: &mut DdlContext<'_>, statement: &Truncate) -> Result<()> {
         }
         if !done.contains(&table.oid) {
             truncate_table(cx, table)?;
+            if statement.restart_identity {
+                for sequence in super::sequence::owned(&cx.catalog, table.oid) {
+                    super::sequence::restart(cx, &sequence)?;
+                }
+            }
             done.push(table.oid);
         }
     }

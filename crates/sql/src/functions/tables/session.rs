@@ -434,6 +434,9 @@ builtins! { SESSIONS
         classid OID objid OID objsubid INT4
     } = SESSION_SET;
     4032 pg_sequence_last_value(REGCLASS) INT8 "sv" = SESSION;
+    9450 inkling_sequence(REGCLASS) RECORD "sv" {
+        last_value INT8 log_cnt INT8 is_called BOOL
+    } = SESSION_SET;
     4086 to_regnamespace(TEXT) REGNAMESPACE "ss" = SESSION;
     4093 to_regrole(TEXT) REGROLE "ss" = SESSION;
     4195 to_regcollation(TEXT) REGCOLLATION "ss" = SESSION;

@@ -61,6 +61,15 @@ fn start_from(
         portal.execution = Execution::Locking(wait);
         return Ok(Progress::Wait(handle));
     }
+    for (_, default) in &c.defaults {
+        for sequence in crate::plan::walk::named_sequences(default) {
+            if let Some(wait) = session.acquire(sequence, LockMode::RowExclusive, false)? {
+                let handle = wait.handle();
+                portal.execution = Execution::Locking(wait);
+                return Ok(Progress::Wait(handle));
+            }
+        }
+    }
     if session.catalog_is_stale() {
         return session.begin_statement(portal, sink, 0);
     }
