@@ -28,7 +28,7 @@ fn the_experiments_are_listed() {
         let out = lab(args);
         assert!(out.status.success());
         let shown = text(&out.stdout);
-        for name in ["first-scan", "async-commit", "unlogged"] {
+        for name in ["first-scan", "async-commit", "unlogged", "wal-flush", "durability-mix"] {
             let line = format!("  {name} ");
             assert!(shown.lines().any(|l| l.starts_with(&line)), "{name}: {shown}");
         }
@@ -108,6 +108,84 @@ fn pgbench_is_run_and_read() {
     assert_eq!(subjects, [Some("Inkling logged"), Some("Inkling unlogged")]);
     assert!(speeds.iter().all(|m| m["samples"][0].as_f64().is_some_and(|tps| tps > 0.0)));
     assert_eq!(report["goals"].as_array().map(Vec::len), Some(2));
+}
+
+/// A run in small, without PostgreSQL; its report.
+fn report_of(name: &str, arguments: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (json, html) = (dir.path().join("report.json"), dir.path().join("report.html"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkling"));
+    command.args(["lab", name, "--rounds", "1"]).args(arguments).env("TMPDIR", dir.path());
+    let out = command.arg("--json").arg(&json).arg("--html").arg(&html).output();
+    let out = out.expect("the program runs");
+    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+    assert_eq!(left_in(dir.path()), Vec::<String>::new());
+    let page = std::fs::read_to_string(&html).expect("the page");
+    assert!(page.contains("<svg "), "no plot");
+    let report = std::fs::read_to_string(&json).expect("the JSON");
+    serde_json::from_str(&report).expect("JSON")
+}
+
+fn group<'r>(report: &'r serde_json::Value, title: &str) -> &'r Vec<serde_json::Value> {
+    let groups = report["groups"].as_array().expect("groups");
+    let found = groups.iter().find(|g| g["title"] == title);
+    let found = found.unwrap_or_else(|| panic!("no group \"{title}\": {groups:?}"));
+    found["measurements"].as_array().expect("measurements")
+}
+
+fn positive(measurements: &[serde_json::Value], metric: &str) -> usize {
+    let of = measurements.iter().filter(|m| m["metric"] == metric);
+    of.filter(|m| m["samples"][0].as_f64().is_some_and(|value| value > 0.0)).count()
+}
+
+#[test]
+fn policies_of_flushing_are_compared() {
+    let report = report_of("wal-flush", &["--scale", "1", "--clients", "1", "--seconds", "1"]);
+    for level in ["on", "off"] {
+        let title = format!("synchronous_commit = {level}, 1 client");
+        assert_eq!(positive(group(&report, &title), "transactions"), 5);
+        let latency = group(&report, &format!("{title}: latency"));
+        assert_eq!((positive(latency, "p50"), positive(latency, "p99")), (5, 5));
+    }
+    let flushes = group(&report, "synchronous_commit = on, 1 client: flushes of the log");
+    for metric in ["flushes", "flushes a transaction", "log a flush", "time in writes and flushes"]
+    {
+        assert_eq!(positive(flushes, metric), 5, "{metric}");
+    }
+    // Not a matter of speed: one client's commit is one flush.
+    let goals = report["goals"].as_array().expect("goals");
+    let one = goals.iter().find(|g| g["what"].as_str().is_some_and(|w| w.contains("flushes a")));
+    assert_eq!(one.expect("the goal")["reached"], true, "{goals:?}");
+}
+
+#[test]
+fn a_kill_takes_no_more_than_was_promised() {
+    let report = report_of("durability-mix", &["--clients", "2", "--seconds", "1"]);
+    for title in ["Rows a second, each kind alone", "Rows a second, all kinds at once"] {
+        let rates = group(&report, title);
+        for kind in ["orders (sync)", "events (async)", "metrics (unlogged)"] {
+            assert_eq!(positive(rates, kind), 1, "{title}: {kind}");
+        }
+    }
+    assert_eq!(positive(group(&report, "After a kill"), "rows told"), 3);
+    let goals = report["goals"].as_array().expect("goals");
+    let told = |g: &&serde_json::Value| g["what"].as_str().is_some_and(|w| w.contains("a kill"));
+    let after: Vec<_> = goals.iter().filter(told).collect();
+    assert_eq!(after.len(), 5);
+    assert!(after.iter().all(|g| g["reached"] == true), "{after:?}");
+}
+
+#[test]
+fn a_checkpoint_is_found_in_the_middle_of_a_run() {
+    let arguments = ["--scale", "1", "--clients", "2", "--seconds", "3"];
+    let report = report_of("checkpoint-cost", &arguments);
+    for script in ["select-only", "TPC-B"] {
+        let cost = group(&report, &format!("{script}, CHECKPOINT: what it costs"));
+        assert_eq!(positive(cost, "the checkpoint took"), 1, "{script}");
+        assert_eq!(positive(cost, "with / without: throughput"), 1, "{script}");
+    }
+    let note = report["notes"].to_string();
+    assert!(note.contains("A timed checkpoint needs runs of 60 seconds"), "{note}");
 }
 
 #[test]

@@ -2,8 +2,15 @@
 //! position in the log.
 
 use crate::LabError;
-use postgres::{Config, NoTls, SimpleQueryMessage};
+use postgres::types::ToSql;
+use postgres::{Config, NoTls, SimpleQueryMessage, Statement};
 use std::time::{Duration, Instant};
+
+/// A statement that the server has planned.
+pub struct Prepared {
+    statement: Statement,
+    sql: String,
+}
 
 /// A connection to a subject.
 pub struct Client {
@@ -28,12 +35,29 @@ impl Client {
         self.query(sql).map(drop)
     }
 
+    /// Has the server plan a statement that is sent often.
+    pub fn prepare(&mut self, sql: &str) -> Result<Prepared, LabError> {
+        let statement = self.inner.prepare(sql).map_err(|e| self.refused(sql, &e))?;
+        Ok(Prepared { statement, sql: sql.to_owned() })
+    }
+
+    /// Runs a prepared statement whose parameters are whole numbers.
+    pub fn run(&mut self, prepared: &Prepared, values: &[i64]) -> Result<u64, LabError> {
+        let values: Vec<&(dyn ToSql + Sync)> =
+            values.iter().map(|v| v as &(dyn ToSql + Sync)).collect();
+        let rows = self.inner.execute(&prepared.statement, &values);
+        rows.map_err(|e| self.refused(&prepared.sql, &e))
+    }
+
+    fn refused(&self, sql: &str, error: &postgres::Error) -> LabError {
+        let told = error.as_db_error().map(|d| d.message().to_owned());
+        let message = told.unwrap_or_else(|| error.to_string());
+        LabError::Query { subject: self.subject.clone(), sql: sql.to_owned(), message }
+    }
+
     /// The rows of the answer, as texts; NULL is an empty one.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Vec<String>>, LabError> {
-        let messages = self.inner.simple_query(sql).map_err(|e| {
-            let message = e.as_db_error().map_or_else(|| e.to_string(), |d| d.message().to_owned());
-            LabError::Query { subject: self.subject.clone(), sql: sql.to_owned(), message }
-        })?;
+        let messages = self.inner.simple_query(sql).map_err(|e| self.refused(sql, &e))?;
         let mut rows = Vec::new();
         for message in &messages {
             if let SimpleQueryMessage::Row(row) = message {

@@ -37,6 +37,7 @@
 //! | [`pgbench`]    | pgbench, and what it says                                  |
 //! | [`subject`]    | who is compared                                            |
 //! | [`profile`]    | processor time, and perf                                   |
+//! | [`writers`]    | concurrent writers, and what they were told                |
 //! | [`kernel`]     | a table inside this process, without SQL and wire          |
 
 pub mod client;
@@ -61,6 +62,7 @@ pub mod stats;
 pub mod subject;
 pub mod table;
 pub mod workplace;
+pub mod writers;
 
 pub use error::LabError;
 pub use experiments::{all, find};

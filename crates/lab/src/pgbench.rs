@@ -19,6 +19,7 @@ const HINT: &str = "it comes with PostgreSQL (on Debian, postgresql-contrib or p
                     put it on the path";
 /// Where Debian keeps it, off the path.
 const DEBIAN: &str = "/usr/lib/postgresql";
+const LOG_PREFIX: &str = "log";
 
 /// The program.
 #[derive(Clone, Debug)]
@@ -26,9 +27,19 @@ pub struct Pgbench {
     program: PathBuf,
 }
 
-/// A measured run of the built-in script.
+/// Which of the built-in scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// Three updates, a select and an insert.
+    TpcB,
+    /// One select by primary key.
+    SelectOnly,
+}
+
+/// A measured run of a built-in script.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
+    pub script: Script,
     pub clients: usize,
     pub seconds: u64,
     pub synchronous_commit: &'static str,
@@ -41,6 +52,14 @@ pub struct Outcome {
     pub latency_ms: f64,
     pub transactions: u64,
     pub failed: u64,
+}
+
+/// One transaction of a run, as pgbench's own log has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Logged {
+    /// When it ended, in seconds since 1970.
+    pub ended: f64,
+    pub latency_ms: f64,
 }
 
 impl Pgbench {
@@ -91,20 +110,50 @@ impl Pgbench {
         run(work, command).map(drop)
     }
 
-    /// The TPC-B-like script with prepared statements.
-    pub fn tpcb(
+    /// A script with prepared statements.
+    pub fn run(
         &self,
         work: &Workplace,
         server: &Server,
         load: Workload,
     ) -> Result<Outcome, LabError> {
+        parse(&run(work, self.script(server, load))?)
+    }
+
+    /// The same; besides, what each transaction took, of a part of them (0 to 1), in no order.
+    /// Writing the log costs pgbench time too.
+    pub fn run_logged(
+        &self,
+        work: &Workplace,
+        server: &Server,
+        load: Workload,
+        part: f64,
+    ) -> Result<(Outcome, Vec<Logged>), LabError> {
+        let place = work.place()?;
+        let mut command = self.script(server, load);
+        command.arg("--log").arg(format!("--sampling-rate={part}"));
+        command.arg(format!("--log-prefix={}", place.path().join(LOG_PREFIX).display()));
+        let outcome = parse(&run(work, command)?)?;
+        let mut logged = Vec::new();
+        for entry in fs::read_dir(place.path()).map_err(LabError::io("list", place.path()))? {
+            let path = entry.map_err(LabError::io("list", place.path()))?.path();
+            let text = fs::read_to_string(&path).map_err(LabError::io("read", &path))?;
+            logged.extend(text.lines().filter_map(parse_logged));
+        }
+        Ok((outcome, logged))
+    }
+
+    fn script(&self, server: &Server, load: Workload) -> Command {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut command = self.command(server);
         command.args(["-n", "-M", "prepared", "-c", &load.clients.to_string()]);
         command.args(["-j", &cores.min(load.clients).to_string()]);
         command.args(["-T", &load.seconds.to_string()]);
+        if load.script == Script::SelectOnly {
+            command.arg("-S");
+        }
         command.env("PGOPTIONS", format!("-c synchronous_commit={}", load.synchronous_commit));
-        parse(&run(work, command)?)
+        command
     }
 
     fn command(&self, server: &Server) -> Command {
@@ -136,6 +185,17 @@ fn run(work: &Workplace, mut command: Command) -> Result<String, LabError> {
     let errors = fs::read_to_string(&err).map_err(LabError::io("read", &err))?;
     let program = command.get_program().to_string_lossy().into_owned();
     Err(LabError::Program { program, status: status.to_string(), said: said + &errors })
+}
+
+/// Reads a line of the log: client, number, microseconds, script, end in seconds and microseconds.
+/// A transaction that failed has no time.
+fn parse_logged(line: &str) -> Option<Logged> {
+    let mut fields = line.split_ascii_whitespace().skip(2);
+    let latency: f64 = fields.next()?.parse().ok()?;
+    let _script = fields.next()?;
+    let (seconds, micros): (f64, f64) =
+        (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(Logged { ended: seconds + micros / 1e6, latency_ms: latency / 1e3 })
 }
 
 /// Reads pgbench's summary.
@@ -175,6 +235,15 @@ mod tests {
         let expected =
             Outcome { tps: 6644.123456, latency_ms: 4.812, transactions: 99_670, failed: 3 };
         assert_eq!(parse(SAID).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_log_of_transactions_is_read() {
+        let expected = Logged { ended: 1_700_000_000.25, latency_ms: 2.5 };
+        assert_eq!(parse_logged("0 199 2500 0 1700000000 250000"), Some(expected));
+        assert_eq!(parse_logged("0 199 2500 0 1700000000 250000 17 0"), Some(expected));
+        assert_eq!(parse_logged("0 199 failed 0 1700000000 250000"), None);
+        assert_eq!(parse_logged("0 199 25"), None);
     }
 
     #[test]

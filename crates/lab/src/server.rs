@@ -6,7 +6,7 @@
 use crate::client::Client;
 use crate::process::{PATIENCE, Process};
 use crate::{LabError, process};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,7 +72,8 @@ impl Server {
         LabError::Start { subject: self.subject.clone(), log: tail(&self.log_text()) }
     }
 
-    fn log_text(&self) -> String {
+    /// What it has logged since it was started.
+    pub fn log_text(&self) -> String {
         fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
     }
 
@@ -99,6 +100,21 @@ impl Server {
         let ended = self.process.end(Signal::QUIT);
         ended.map(drop).map_err(LabError::io("stop the writer of", &self.log))?;
         process::check_interrupted()
+    }
+
+    /// Kills it with all its processes, in the middle of whatever they do; the moment after which
+    /// nothing of it ran.
+    pub fn kill(mut self) -> Result<Instant, LabError> {
+        let first = self.process.id();
+        let processes = std::iter::once(first).chain(children(first));
+        for pid in processes.filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+            // A child may have ended by itself meanwhile.
+            let _sent = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        let killed = Instant::now();
+        self.process.wait().map_err(LabError::io("watch the writer of", &self.log))?;
+        process::check_interrupted()?;
+        Ok(killed)
     }
 
     /// Stops it in good order; an error when it did not end well.
@@ -133,6 +149,19 @@ pub fn make_disposable(subject: &str, place: &Path) -> Result<(), LabError> {
     File::create(&marker).map(drop).map_err(LabError::io("create", &marker))
 }
 
+/// The processes that a process started.
+fn children(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let stat = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    numbers.filter(|pid| parent_in(&stat(pid)) == Some(parent)).collect()
+}
+
+/// The parent in a line of /proc/PID/stat; the name before it may contain anything.
+fn parent_in(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// The port that the log tells.
 fn port_in(log: &str) -> Option<u16> {
     let line = log.lines().rfind(|l| l.contains("listening on"))?;
@@ -154,6 +183,15 @@ mod tests {
                    LOG:  database system is ready to accept connections\n";
         assert_eq!(port_in(log), Some(40_123));
         assert_eq!(port_in("LOG:  starting on port 1"), None);
+    }
+
+    #[test]
+    fn children_are_found_by_their_parent() {
+        assert_eq!(parent_in("12 (a) b (c)) S 7 12 12 0"), Some(7));
+        assert_eq!(parent_in("12 (a"), None);
+        let mut sleep = Command::new("sleep");
+        let process = Process::spawn(sleep.arg("1000"), Signal::TERM, "").unwrap();
+        assert!(children(std::process::id()).contains(&process.id()));
     }
 
     #[test]

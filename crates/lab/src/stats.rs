@@ -33,6 +33,14 @@ impl Summary {
     }
 }
 
+/// The least sample that so much of all (0 to 1) does not exceed: a sample again.
+pub fn percentile(samples: &[f64], part: f64) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(at.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied()
+}
+
 /// The median, where there is one.
 pub fn median(samples: &[f64]) -> Option<f64> {
     Summary::of(samples).map(|s| s.median)
@@ -50,6 +58,17 @@ mod tests {
         assert_eq!(even, Summary { median: 3.0, lowest: 1.0, highest: 100.0 });
         let one = Summary::of(&[-2.5]).unwrap();
         assert_eq!(one, Summary { median: -2.5, lowest: -2.5, highest: -2.5 });
+    }
+
+    #[test]
+    fn percentiles_are_samples() {
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(percentile(&hundred, 0.99), Some(99.0));
+        assert_eq!(percentile(&hundred, 0.5), Some(50.0));
+        assert_eq!(percentile(&hundred, 0.0), Some(1.0));
+        assert_eq!(percentile(&hundred, 1.0), Some(100.0));
+        assert_eq!(percentile(&[7.0], 0.99), Some(7.0));
+        assert_eq!(percentile(&[], 0.99), None);
     }
 
     #[test]

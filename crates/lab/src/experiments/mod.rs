@@ -1,11 +1,15 @@
 //! The experiments, one a file, and the list of them.
 
 mod async_commit;
+mod checkpoint_cost;
+mod durability_mix;
 mod first_scan;
+mod mix_report;
 mod status_path;
 mod tpcb;
 mod unlogged;
 mod visibility_share;
+mod wal_flush;
 
 use crate::{Experiment, LabError};
 
@@ -16,6 +20,9 @@ static ALL: &[&dyn Experiment] = &[
     &unlogged::Unlogged,
     &status_path::StatusPath,
     &visibility_share::VisibilityShare,
+    &wal_flush::WalFlush,
+    &durability_mix::DurabilityMix,
+    &checkpoint_cost::CheckpointCost,
 ];
 
 /// Every experiment, in the order in which they are told.

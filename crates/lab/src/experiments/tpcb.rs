@@ -7,10 +7,10 @@
 //! disks.
 
 use crate::client::Client;
-use crate::pgbench::{Outcome, Pgbench, Workload};
+use crate::pgbench::{Outcome, Pgbench, Script, Workload};
 use crate::profile::processor_time;
 use crate::report::Figure;
-use crate::server::Settings;
+use crate::server::{Server, Settings};
 use crate::subject::{Installed, Subject, common_settings};
 use crate::workplace::Workplace;
 use crate::{LabError, Params, Report};
@@ -29,7 +29,7 @@ const LEAST_BUFFERS: u64 = 128 << 20;
 
 /// The size of a run with pgbench.
 pub struct Bench {
-    pgbench: Pgbench,
+    pub pgbench: Pgbench,
     pub scale: u64,
     pub clients: usize,
     pub seconds: u64,
@@ -41,6 +41,12 @@ pub struct Loaded {
     pub name: String,
     installed: Installed,
     settings: Settings,
+}
+
+impl Loaded {
+    pub fn subject(&self) -> &Subject {
+        self.installed.subject()
+    }
 }
 
 /// What one run gave.
@@ -99,14 +105,15 @@ impl Bench {
         Ok(Loaded { name: name.to_owned(), installed, settings })
     }
 
-    /// One run.
-    pub fn run(
+    /// A started server, and everything in its place for a run; `settings` are added to the usual.
+    pub fn prepare(
         &self,
-        work: &Workplace,
         loaded: &Loaded,
-        synchronous_commit: &'static str,
-    ) -> Result<Sample, LabError> {
-        let server = loaded.installed.start(&loaded.settings)?;
+        settings: &Settings,
+    ) -> Result<(Server, Client), LabError> {
+        let mut all = loaded.settings.clone();
+        all.extend_from_slice(settings);
+        let server = loaded.installed.start(&all)?;
         let mut client = server.connect()?;
         for sql in ["vacuum pgbench_branches", "vacuum pgbench_tellers"] {
             client.execute(sql)?;
@@ -122,17 +129,28 @@ impl Bench {
             });
         }
         client.execute("checkpoint")?;
+        Ok((server, client))
+    }
+
+    /// One run.
+    pub fn run(
+        &self,
+        work: &Workplace,
+        loaded: &Loaded,
+        synchronous_commit: &'static str,
+    ) -> Result<Sample, LabError> {
+        let (server, mut client) = self.prepare(loaded, &Settings::new())?;
         let ours = !loaded.installed.subject().is_postgresql();
         let refused_before = refused(&mut client, ours)?;
         let wal_before = client.wal_position()?;
         let (clients, seconds) = (self.clients, self.seconds);
-        let load = Workload { clients, seconds, synchronous_commit };
+        let load = Workload { script: Script::TpcB, clients, seconds, synchronous_commit };
         let used = || match ours {
             true => processor_time(server.process_id()).map(Some),
             false => Ok(None),
         };
         let used_before = used()?;
-        let outcome = self.pgbench.tpcb(work, &server, load)?;
+        let outcome = self.pgbench.run(work, &server, load)?;
         let used = used()?.zip(used_before).map(|(after, before)| after.saturating_sub(before));
         let wal_bytes = client.wal_position()?.saturating_sub(wal_before) as f64;
         let refused_after = refused(&mut client, ours)?;
