@@ -345,6 +345,53 @@ fn timeouts_end_statements_and_waits() {
 }
 
 #[test]
+fn settings_of_roles_and_databases_hold_from_the_start_of_a_session() {
+    let server = Server::start();
+    runtime().block_on(async {
+        let admin = server.connect().await;
+        admin.batch_execute("create role app login").await.expect("a role");
+        let source = "select setting || ', ' || source from pg_settings \
+                      where name = 'synchronous_commit'";
+        let connected = server.connect_as("app", "").await;
+        for (sql, found) in [
+            ("alter role all set synchronous_commit = remote_write", "remote_write, global"),
+            ("alter database postgres set synchronous_commit = local", "local, database"),
+            ("alter role app set synchronous_commit = off", "off, user"),
+            (
+                "alter role app in database postgres set synchronous_commit = remote_apply",
+                "remote_apply, database user",
+            ),
+            ("alter role app in database postgres reset synchronous_commit", "off, user"),
+        ] {
+            admin.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+            let app = server.connect_as("app", "").await;
+            assert_eq!(simple(&app, source).await, found, "after {sql}");
+        }
+        // Sessions that were there keep what they began with; others have their own.
+        assert_eq!(simple(&connected, source).await, "on, default");
+        assert_eq!(simple(&server.connect().await, source).await, "local, database");
+        // The client's own word beats the role's; RESET goes back to where the session began.
+        let app = server.connect_as("app", "-c synchronous_commit=local").await;
+        assert_eq!(simple(&app, source).await, "local, client");
+        let app = server.connect_as("app", "").await;
+        app.batch_execute("set synchronous_commit = on").await.expect("set");
+        assert_eq!(simple(&app, source).await, "on, session");
+        app.batch_execute("reset synchronous_commit").await.expect("reset");
+        assert_eq!(simple(&app, "show synchronous_commit").await, "off");
+        // Every setting that may be SET, not only this one; what is reported is reported.
+        admin.batch_execute("alter role app set timezone = 'Europe/Berlin'").await.expect("alter");
+        admin.batch_execute("alter role app set app.colour = 'blue'").await.expect("alter");
+        let app = server.connect_as("app", "").await;
+        assert_eq!(simple(&app, "show timezone").await, "Europe/Berlin");
+        assert_eq!(simple(&app, "select current_setting('app.colour')").await, "blue");
+        admin.batch_execute("alter role app reset all").await.expect("reset");
+        let app = server.connect_as("app", "").await;
+        assert_eq!(simple(&app, source).await, "local, database");
+        assert_eq!(simple(&app, "show timezone").await, "UTC");
+    });
+}
+
+#[test]
 fn errors_carry_their_fields() {
     let server = Server::start();
     runtime().block_on(async {

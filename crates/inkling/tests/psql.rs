@@ -74,13 +74,19 @@ fn sequences() {
 }
 
 #[test]
+fn durability() {
+    check_script("durability");
+}
+
+#[test]
 fn refusals() {
     check_script("refusals");
 }
 
 #[test]
 fn every_script_has_a_test() {
-    let tested = ["basics", "cluster", "copy", "errors", "objects", "refusals", "sequences"];
+    let tested =
+        ["basics", "cluster", "copy", "durability", "errors", "objects", "refusals", "sequences"];
     let mut found: Vec<String> = fs::read_dir(scripts())
         .expect("the scripts")
         .flatten()

@@ -237,9 +237,15 @@ impl Server {
 
     /// A tokio-postgres client; its connection is driven by a task.
     pub async fn connect(&self) -> tokio_postgres::Client {
-        let (client, connection) = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls)
-            .await
-            .expect("a connection");
+        self.connect_as("postgres", "").await
+    }
+
+    /// As [`Self::connect`], for another role and with options of the start-up packet.
+    pub async fn connect_as(&self, user: &str, options: &str) -> tokio_postgres::Client {
+        let mut config: tokio_postgres::Config = self.url().parse().expect("a configuration");
+        config.user(user).options(options);
+        let connected = config.connect(tokio_postgres::NoTls).await;
+        let (client, connection) = connected.expect("a connection");
         tokio::spawn(async move {
             // It ends with an error when a test kills the server; the client then tells.
             let _ended = connection.await;

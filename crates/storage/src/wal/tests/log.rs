@@ -292,6 +292,82 @@ fn the_writer_flushes_in_time_for_the_earliest_deadline() {
     assert_eq!(wal.stats().syncs, 1);
 }
 
+/// A log on a disk whose syncs of the log take a time that the test sets.
+fn slow_log(options: WalOptions) -> (Arc<Wal>, Arc<SimClock>, Arc<AtomicU64>) {
+    let disk = SimDisk::new(1);
+    let clock = Arc::new(SimClock::new());
+    let takes = Arc::new(AtomicU64::new(0));
+    let (passing, time) = (Arc::clone(&clock), Arc::clone(&takes));
+    disk.watch_syncs(Box::new(move |path| {
+        if parse_segment_name(&path[WAL_DIR.len() + 1..], 8192).is_some() {
+            passing.advance(time.load(Ordering::Relaxed));
+        }
+    }));
+    let wal = Wal::open(Arc::new(disk), clock.clone(), options, FIRST_LSN).expect("open");
+    while wal.run_writer_once().expect("prepares a segment") {}
+    (wal, clock, takes)
+}
+
+#[test]
+fn a_flush_ends_by_its_deadline_and_is_told_of_when_it_does_not() {
+    let (wal, clock, takes) = slow_log(small_options());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    wal.on_late_flush(Box::new(move |late| listener.lock().push(late)));
+    takes.store(30_000, Ordering::Relaxed);
+    for xid in 0..50 {
+        wal.flush(append(&wal, xid, b"learning")).expect("flush");
+    }
+    assert!((30_000..40_000).contains(&wal.flush_lead_micros()));
+    let promise = || {
+        let end = append(&wal, 100, b"promised");
+        let deadline = clock.monotonic_micros() + 100_000;
+        wal.note_async_commit(end, deadline);
+        while wal.flushed() < end {
+            clock.advance(500);
+            wal.run_writer_once().expect("flush");
+        }
+        (end, deadline, clock.monotonic_micros())
+    };
+    let (_, deadline, ended) = promise();
+    assert!(ended <= deadline && ended + 10_000 > deadline, "{ended} for {deadline}");
+    assert!(told.lock().is_empty());
+    // The device becomes slower than it ever was.
+    takes.store(80_000, Ordering::Relaxed);
+    let before = wal.flushed();
+    let (end, deadline, ended) = promise();
+    assert!(ended > deadline);
+    assert_eq!(*told.lock(), [LateFlush { from: before, to: end, deadline, ended }]);
+    // Now that it is known to be slow, deadlines are kept again.
+    let (_, deadline, ended) = promise();
+    assert!(ended <= deadline);
+    assert_eq!(told.lock().len(), 1);
+}
+
+#[test]
+fn preparing_a_segment_gives_way_to_a_near_deadline() {
+    let (wal, clock, _) = slow_log(WalOptions { init_zero: true, ..small_options() });
+    // Into the next segment: another one is wanted.
+    wal.flush(append(&wal, 1, &[0; 8000])).expect("flush");
+    let end = append(&wal, 2, &[0; 1000]);
+    let created = wal.stats().segments_created;
+    wal.note_async_commit(end, clock.monotonic_micros() + wal.flush_lead_micros() + 10_000);
+    assert!(!wal.run_writer_once().expect("sleeps until the flush"));
+    clock.advance(10_000);
+    assert!(wal.run_writer_once().expect("flush"));
+    assert_eq!((wal.flushed(), wal.stats().segments_created), (end, created));
+    while wal.run_writer_once().expect("prepares") {}
+    assert_eq!(wal.stats().segments_created, created + 1);
+    // With little room left it does not: others would have to make the segment themselves.
+    let end = append(&wal, 3, &[0; 5000]);
+    assert!(wal.shared.kernel.disk_end() - end.raw() > 8192, "one is ready");
+    let last = append(&wal, 4, &[0; 8192 - 1000]);
+    assert!(wal.shared.kernel.disk_end() - last.raw() < 4096);
+    wal.note_async_commit(last, clock.monotonic_micros() + wal.flush_lead_micros() + 10_000);
+    assert!(wal.run_writer_once().expect("prepares"));
+    assert!(wal.flushed() < last);
+}
+
 #[test]
 fn the_writer_writes_ahead_and_flushes_after_enough_bytes() {
     let options = WalOptions { write_after: 1000, flush_after: 4000, ..small_options() };
