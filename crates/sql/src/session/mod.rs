@@ -84,6 +84,8 @@ pub struct Session {
     own_catalog_at: u64,
     /// No byte of an answer leaves before the log is durable up to here.
     barrier: Lsn,
+    /// An answer is being held back: what it has to wait for is known.
+    held_back: bool,
     /// A VACUUM's find: no table has an xid below, as of a position of the log.
     clog_cut: Option<(Xid, Lsn)>,
     statements: HashMap<String, Arc<Prepared>>,
@@ -113,6 +115,7 @@ impl Session {
             catalog_changed: false,
             own_catalog_at: 0,
             barrier,
+            held_back: false,
             clog_cut: None,
             statements: HashMap::new(),
             cache: StatementCache::default(),
@@ -133,12 +136,17 @@ impl Session {
         if let Some(tx) = &self.tx {
             let tx = tx.borrow();
             let mut seen = tx.undurable_seen().replace(Lsn::INVALID);
-            if tx.top_xid().is_some() && self.around.with_decoded(|d| d.read_durable) {
+            // Once an answer: while it waits, others commit more, which it does not show.
+            if !self.held_back
+                && tx.top_xid().is_some()
+                && self.around.with_decoded(|d| d.read_durable)
+            {
                 seen = seen.max(self.around.db.engine.txns.published());
             }
             self.barrier = self.barrier.max(seen);
         }
         self.barrier = self.barrier.max(self.around.sequences.take_told());
+        self.held_back = false;
         if !self.barrier.is_valid() {
             return Ok(None);
         }
@@ -150,6 +158,7 @@ impl Session {
             }
             Some(handle) => {
                 wal.check_poisoned()?;
+                self.held_back = true;
                 Ok(Some(handle))
             }
         }
