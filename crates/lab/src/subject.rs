@@ -111,6 +111,8 @@ pub fn common_settings(shared_buffers_bytes: u64, connections: usize) -> Setting
     vec![
         ("shared_buffers", format!("{}kB", shared_buffers_bytes / 1024)),
         ("max_wal_size", "4GB".to_owned()),
+        // Log files of the load are used again: nobody prepares new ones while time is taken.
+        ("min_wal_size", "2GB".to_owned()),
         ("checkpoint_timeout", "30min".to_owned()),
         // Room for those who look on.
         ("max_connections", (connections + 20).to_string()),
