@@ -309,9 +309,9 @@ pub(super) fn prune_as_planned<'e>(
 
 /// Which xids of a page (after pruning) can be resolved, among those that `old` picks.
 ///
-/// xmin: committed at or before `horizon`, and durable if that was promised, since a frozen row says
-/// nothing of its inserter any more (semantics 29). xmax: aborted, or a lock of a transaction that ended;
-/// a deletion that counts is never touched (semantics 49).
+/// xmin: committed at or before `horizon`, and durable if that was promised, since a frozen row
+/// says nothing of its inserter any more (semantics 29). xmax: aborted, or a lock of a transaction
+/// that ended; a deletion that counts is never touched (semantics 49).
 pub fn freeze_plan(
     txns: &TxnManager,
     p: &Page,

@@ -6,8 +6,8 @@
 //!   commit log       one look-up a word: 32 xids
 //! ```
 //!
-//! A page whose rows came one by one, each from a transaction of its own, can be asked about as one:
-//! did all from the first to the last commit? In the commit log that is a comparison a word.
+//! A page whose rows came one by one, each from a transaction of its own, can be asked about as
+//! one: did all from the first to the last commit? In the commit log that is a comparison a word.
 //!
 //! The answers are those of [`TxnManager::status`]; what is saved is the way to the chunk or word,
 //! which neighbours share. A [`Fates`] lives for one page: the published position is read once, so
@@ -76,8 +76,8 @@ impl<'t> Fates<'t> {
         (self.settled(xid), StatusSource::CommitLog)
     }
 
-    /// Whether every transaction from `first` to `last` committed. Costs about a nanosecond for each
-    /// in the window, and one for 32 in the commit log.
+    /// Whether every transaction from `first` to `last` committed. Costs about a nanosecond for
+    /// each in the window, and one for 32 in the commit log.
     pub fn all_committed(&mut self, first: Xid, last: Xid) -> Option<AllCommitted> {
         let source = StatusSource::Window;
         let mut all = AllCommitted { newest: Lsn::INVALID, newest_sync: Lsn::INVALID, source };
