@@ -22,13 +22,13 @@ pub struct LabArgs {
     /// Rows of the tables that the experiment makes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=2_147_483_647))]
     rows: Option<u64>,
-    /// How long each run of pgbench takes.
+    /// How long each run takes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// How often each subject has its turn.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: Option<u64>,
-    /// Connections of pgbench.
+    /// Connections of pgbench, or writers of each table.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     clients: Option<u64>,
     /// The scale of pgbench's tables.
