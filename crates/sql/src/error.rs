@@ -302,9 +302,10 @@ impl From<StorageError> for SqlError {
             StorageError::Resource { hint, .. } => {
                 SqlError::new(State::OUT_OF_MEMORY, message).hint(hint)
             }
-            StorageError::Io { .. } | StorageError::Poisoned { .. } => {
-                SqlError::new(State::IO_ERROR, message)
-            }
+            StorageError::Io { .. } => SqlError::new(State::IO_ERROR, message),
+            StorageError::Poisoned { .. } => SqlError::new(State::IO_ERROR, message)
+                .detail("Nothing is written and no commit is accepted since then.")
+                .hint("Restart the server: it recovers everything that was acknowledged."),
             StorageError::Corrupt { .. } => SqlError::new(State::DATA_CORRUPTED, message),
             StorageError::Deadlock { detail } => SqlError::new(State::DEADLOCK_DETECTED, message)
                 .detail(detail)

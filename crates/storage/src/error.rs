@@ -6,7 +6,7 @@
 //! | `Resource`   | use less, or raise the named setting                      | 53200          |
 //! | `Io`         | the device said no; this statement fails                  | 58030          |
 //! | `Corrupt`    | restore: bytes on disk are not what was written           | XX001          |
-//! | `Poisoned`   | restart: an earlier log write or fsync failed             | 58030          |
+//! | `Poisoned`   | restart: a write failed, or an fsync                      | 58030          |
 //! | `Deadlock`   | run the transaction again                                 | 40P01          |
 //! | `LockTimeout`| run the statement again                                   | 55P03          |
 //! | `Canceled`   | the client or the administrator asked for it              | 57014          |
@@ -29,13 +29,13 @@ pub enum StorageError {
     DiskFull { action: &'static str, path: PathBuf },
     #[error("{what}")]
     Resource { what: String, hint: &'static str },
-    #[error("could not {action} \"{}\": {source}", path.display())]
+    #[error("could not {action} \"{}\": {}", path.display(), os_message(source))]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{}", corrupt_message(page, what))]
     Corrupt { page: Option<PageId>, path: Option<PathBuf>, what: String },
-    #[error(
-        "the write-ahead log failed earlier at {at}: {what}; no commit is accepted until restart"
-    )]
+    /// Final: nothing is written any more until a restart. `what` is the first failure, `at` how
+    /// far the log was durable then (invalid where that is not known).
+    #[error("{what}")]
     Poisoned { at: Lsn, what: String },
     #[error("deadlock detected")]
     Deadlock { detail: String },
@@ -51,6 +51,15 @@ pub enum StorageError {
     Limit { what: String },
     #[error("{what}")]
     Prerequisite { what: &'static str },
+}
+
+/// The system's words without the number that Rust adds.
+fn os_message(source: &io::Error) -> String {
+    let text = source.to_string();
+    match text.rfind(" (os error ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
 }
 
 fn corrupt_message(page: &Option<PageId>, what: &str) -> String {
@@ -77,6 +86,22 @@ impl StorageError {
         }
     }
 
+    /// A write that failed. A full disk is waited for; after anything else nobody knows what the
+    /// device holds, and only a restart reads it back.
+    pub fn failed_write(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        match Self::io(action, path, source) {
+            full @ StorageError::DiskFull { .. } => full,
+            other => StorageError::Poisoned { at: Lsn::INVALID, what: other.to_string() },
+        }
+    }
+
+    /// An fsync that failed, for whatever reason: the kernel may have dropped what it could not
+    /// write, and a later success would say nothing about that.
+    pub fn failed_sync(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let what = Self::io(action, path, source).to_string();
+        StorageError::Poisoned { at: Lsn::INVALID, what }
+    }
+
     /// A page that fails its checks.
     pub fn corrupt_page(page: PageId, what: impl Into<String>) -> Self {
         StorageError::Corrupt { page: Some(page), path: None, what: what.into() }
@@ -100,5 +125,19 @@ mod tests {
         assert!(matches!(full, StorageError::DiskFull { .. }));
         let eio = StorageError::io("read file", "base/1", io::Error::from_raw_os_error(5));
         assert!(matches!(eio, StorageError::Io { .. }));
+        assert_eq!(eio.to_string(), "could not read file \"base/1\": Input/output error");
+    }
+
+    #[test]
+    fn a_full_disk_ends_a_write_for_now_and_a_sync_for_good() {
+        let full = || io::Error::from_raw_os_error(28);
+        let write = StorageError::failed_write("write to file", "f", full());
+        assert!(matches!(write, StorageError::DiskFull { .. }));
+        let sync = StorageError::failed_sync("fsync file", "f", full());
+        assert!(matches!(sync, StorageError::Poisoned { .. }));
+        assert_eq!(sync.to_string(), "could not fsync file \"f\": No space left on device");
+        let eio = io::Error::from_raw_os_error(5);
+        let write = StorageError::failed_write("write to file", "f", eio);
+        assert!(matches!(write, StorageError::Poisoned { .. }));
     }
 }

@@ -9,6 +9,8 @@
 //! Every wait has a bound ([`PATIENCE`]); a test that runs into it says what the server logged.
 #![allow(dead_code)]
 
+pub mod client;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

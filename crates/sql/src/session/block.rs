@@ -338,7 +338,7 @@ impl Session {
         if !outcome.unlinks.is_empty() {
             // Files may go only when the commit that dropped them cannot be lost any more.
             let engine = &self.around.db.engine;
-            engine.wal.flush(self.barrier)?;
+            engine.wal.flush_patiently(self.barrier)?;
             engine.remove_rels(&outcome.unlinks);
         }
         Ok(())

@@ -440,6 +440,14 @@ pub static SETTINGS: &[SettingDef] = &[
         "Sets the minimum execution time above which all statements will be logged.",
     ),
     def(
+        "log_startup_progress_interval",
+        int(0, i32::MAX as i64, Unit::Ms),
+        "10000",
+        Sighup,
+        LOGGING,
+        "Time between progress updates for long-running startup operations.",
+    ),
+    def(
         "maintenance_work_mem",
         int(1024, i32::MAX as i64, Unit::Kb),
         "65536",

@@ -42,6 +42,10 @@ impl LogFlush for Flusher {
     fn flush_to(&self, lsn: Lsn) -> Result<()> {
         self.0.flush(lsn)
     }
+
+    fn fail(&self, error: crate::error::StorageError) {
+        self.0.fail(error);
+    }
 }
 
 impl Fixture {

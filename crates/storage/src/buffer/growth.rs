@@ -256,7 +256,7 @@ pub(crate) fn copy_file(
         at += want as u64;
     }
     if fsync {
-        target.sync().map_err(|e| StorageError::io("fsync file", to, e))?;
+        target.sync().map_err(|e| StorageError::failed_sync("fsync file", to, e))?;
     }
     Ok(())
 }

@@ -33,11 +33,18 @@ use std::sync::OnceLock;
 pub trait LogFlush: Send + Sync {
     /// Makes the log durable up to `lsn`.
     fn flush_to(&self, lsn: Lsn) -> Result<()>;
+
+    /// A data file has failed: no commit may be accepted any more.
+    fn fail(&self, error: StorageError);
 }
 
 impl LogFlush for Wal {
     fn flush_to(&self, lsn: Lsn) -> Result<()> {
         self.flush(lsn)
+    }
+
+    fn fail(&self, error: StorageError) {
+        Wal::fail(self, error);
     }
 }
 
@@ -135,6 +142,7 @@ impl BufferPool {
     /// Connects the log; until then pages are written without asking it (replay, whose log is
     /// durable already). Once.
     pub fn set_log(&self, log: Arc<dyn LogFlush>) {
+        self.files.set_log(Arc::clone(&log));
         assert!(self.log.set(log).is_ok(), "the pool has its log already");
     }
 

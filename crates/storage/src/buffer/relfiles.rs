@@ -15,10 +15,12 @@
 //!   for reserved ones (see the README's crash argument).
 //! - A file that was written since its last fsync is `needs_sync`; the flag is set *before* the
 //!   write, and cleared by the checkpointer *before* the fsync.
-//! - A failed fsync is latched: the kernel may have dropped the pages that it could not write, so
-//!   nothing read from data files is believed any more, until a restart replays the log.
+//! - A failed write or fsync stops the log: no commit is accepted until a restart. After a failed
+//!   fsync moreover nothing read from data files is believed any more: the kernel may have dropped
+//!   the pages that it could not write. A write that finds the disk full is tried again.
 //! - Handles are kept open up to a limit; the least recently used that needs no fsync is closed.
 
+use super::pool::LogFlush;
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Fork, Lsn, PageId, RelId};
 use crate::page::{PAGE_SIZE, Page};
@@ -27,6 +29,7 @@ use crate::sync::{Arc, Mutex, MutexGuard, RwLock};
 use crate::vfs::{OpenMode, Vfs, VfsFile};
 use std::collections::HashMap;
 use std::io;
+use std::sync::OnceLock;
 
 /// How much of a relation outlives a crash, and who sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -181,6 +184,7 @@ pub(crate) struct RelFiles {
     failed: Mutex<Option<String>>,
     has_failed: AtomicBool,
     sync_enabled: bool,
+    log: OnceLock<Arc<dyn LogFlush>>,
 }
 
 impl RelFiles {
@@ -195,7 +199,13 @@ impl RelFiles {
             failed: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             sync_enabled,
+            log: OnceLock::new(),
         }
+    }
+
+    /// Who has to know when a file fails. Once.
+    pub fn set_log(&self, log: Arc<dyn LogFlush>) {
+        assert!(self.log.set(log).is_ok(), "the files have their log already");
     }
 
     pub fn vfs(&self) -> &Arc<dyn Vfs> {
@@ -363,9 +373,16 @@ impl RelFiles {
     pub fn write(&self, file: &RelFile, block: BlockNo, page: &Page) -> Result<()> {
         file.needs_sync.store(true, Ordering::Release);
         let handle = self.handle(file)?;
-        handle
-            .write_at(page.bytes(), u64::from(block) * PAGE_BYTES)
-            .map_err(|e| StorageError::io("write file", &file.path, e))
+        let written = handle.write_at(page.bytes(), u64::from(block) * PAGE_BYTES);
+        written.map_err(|e| self.told(StorageError::failed_write("write file", &file.path, e)))
+    }
+
+    /// A final failure of a file is one of the log.
+    fn told(&self, error: StorageError) -> StorageError {
+        if let (StorageError::Poisoned { at, what }, Some(log)) = (&error, self.log.get()) {
+            log.fail(StorageError::Poisoned { at: *at, what: what.clone() });
+        }
+        error
     }
 
     /// Asks the kernel to begin writing a range out.
@@ -455,7 +472,7 @@ impl RelFiles {
             Err(_) if file.is_gone() => Ok(()),
             Err(e) => {
                 file.needs_sync.store(true, Ordering::Release);
-                Err(self.latch_failure("fsync file", &file.path, &e))
+                Err(self.latch_failure("fsync file", &file.path, e))
             }
         }
     }
@@ -465,15 +482,16 @@ impl RelFiles {
         if !self.sync_enabled {
             return Ok(());
         }
-        self.vfs.sync_dir(BASE_DIR).map_err(|e| self.latch_failure("fsync directory", BASE_DIR, &e))
+        self.vfs.sync_dir(BASE_DIR).map_err(|e| self.latch_failure("fsync directory", BASE_DIR, e))
     }
 
-    fn latch_failure(&self, action: &str, path: &str, source: &io::Error) -> StorageError {
-        let what = format!("could not {action} \"{path}\": {source}");
+    fn latch_failure(&self, action: &'static str, path: &str, source: io::Error) -> StorageError {
+        let what = StorageError::failed_sync(action, path, source).to_string();
         let mut failed = self.failed.lock();
         let first = failed.get_or_insert(what).clone();
         self.has_failed.store(true, Ordering::Release);
-        StorageError::Poisoned { at: Lsn::INVALID, what: first }
+        drop(failed);
+        self.told(StorageError::Poisoned { at: Lsn::INVALID, what: first })
     }
 
     /// An error if an fsync of data has failed in this run.

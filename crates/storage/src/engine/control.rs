@@ -224,9 +224,10 @@ impl ControlFile {
         let at = if sequence.is_multiple_of(2) { 0 } else { COPY_B_AT };
         self.file
             .write_at(&encode(&data, sequence), at)
-            .map_err(|e| StorageError::io("write file", CONTROL_PATH, e))?;
+            .map_err(|e| StorageError::failed_write("write to file", CONTROL_PATH, e))?;
         if self.fsync {
-            self.file.sync().map_err(|e| StorageError::io("fsync file", CONTROL_PATH, e))?;
+            let synced = self.file.sync();
+            synced.map_err(|e| StorageError::failed_sync("fsync file", CONTROL_PATH, e))?;
         }
         self.sequence = sequence;
         self.data = data;

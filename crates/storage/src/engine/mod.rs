@@ -34,7 +34,7 @@ pub use options::{EngineOptions, LogLevel, LogSink};
 
 use crate::buffer::{BufferPool, ChangeLog};
 use crate::durability::Ledger;
-use crate::error::Result;
+use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, RelId};
 use crate::lock::LockManager;
 use crate::maint::{Baselines, CheckpointStats, Checkpoints, Cleaner, Threads};
@@ -152,6 +152,14 @@ impl Engine {
     pub fn check_health(&self) -> Result<()> {
         self.wal.check_poisoned()?;
         self.pool.check_failed()
+    }
+
+    /// What failed for good somewhere below is a failure of the whole: no commit is accepted until
+    /// a restart.
+    pub(crate) fn note_failure(&self, error: &StorageError) {
+        if let StorageError::Poisoned { at, what } = error {
+            self.wal.fail(StorageError::Poisoned { at: *at, what: what.clone() });
+        }
     }
 
     /// Housekeeping of the background writer, for callers without background threads.

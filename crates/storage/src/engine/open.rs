@@ -126,19 +126,36 @@ struct Parts {
 }
 
 fn report(engine: &Engine, stats: &RecoveryStats) {
+    let megabytes = stats.bytes() as f64 / f64::from(1 << 20);
+    let seconds = stats.redo_micros as f64 / 1e6;
     let message = format!(
-        "redo done: {} records from {} to {} ({}), {} commits, {} page images, {} changes, {} relations removed, {} ms",
-        stats.records,
-        stats.from,
+        "redo done at {} ({}), elapsed: {seconds:.2} s: {megabytes:.1} MB of log, {:.0} MB/s; {} records, {} commits, {} page images, {} changes, {} relations removed",
         stats.to,
         stats.end_reason,
+        if seconds > 0.0 { megabytes / seconds } else { 0.0 },
+        stats.records,
         stats.commits,
         stats.images,
         stats.changes,
         stats.files_removed,
-        stats.micros / 1000
     );
     engine.options.log(LogLevel::Log, &message);
+}
+
+fn tell_failure(options: &EngineOptions, what: &str) {
+    options.log(LogLevel::Error, what);
+    let message = "nothing is written and no commit is accepted until the server is restarted; \
+                   it then recovers everything that was acknowledged";
+    options.log(LogLevel::Error, message);
+}
+
+fn tell_shortage(options: &EngineOptions, full: Option<&StorageError>) {
+    match full {
+        Some(e) => {
+            options.log(LogLevel::Error, &format!("{e}; commits wait until there is space"));
+        }
+        None => options.log(LogLevel::Log, "the write-ahead log can be written again"),
+    }
 }
 
 fn assemble(
@@ -159,6 +176,11 @@ fn assemble(
     }));
     let durability = Arc::new(Ledger::default());
     super::late::listen(&wal, &durability, &options);
+    let (told, also) = (options.clone(), options.clone());
+    wal.tell(
+        Box::new(move |what| tell_failure(&told, what)),
+        Box::new(move |full| tell_shortage(&also, full)),
+    );
     let log = ChangeLog::new(Arc::clone(&wal), options.full_page_writes);
     let data = *control.data();
     let threads = Threads::new(options.background_threads);
@@ -362,10 +384,10 @@ fn start(
         options.log(LogLevel::Log, message);
         control.update(ControlData { state: ControlState::InRecovery, ..data })?;
     }
-    let progress = |at: Lsn, records: u64| {
-        let message = format!("redo in progress, at {at} after {records} records");
-        options.log(LogLevel::Log, &message);
-    };
+    let tell = |message: &str| options.log(LogLevel::Log, message);
+    if !shut_down {
+        tell(&format!("redo starts at {}", data.redo));
+    }
     let recovered = recovery::recover(&recovery::Start {
         vfs,
         clock: &*host.clock,
@@ -379,7 +401,9 @@ fn start(
         segment_size: data.wal_segment_size,
         shut_down,
         fsync: options.fsync,
-        progress: &progress,
+        threads: options.background_threads,
+        progress_micros: options.startup_progress_interval.as_micros() as u64,
+        tell: &tell,
     })?;
     if let Err(e) = clog.remove_old_files() {
         let message = format!("could not remove old commit log files: {e}");

@@ -70,6 +70,9 @@ pub struct EngineOptions {
     pub hint_policy: HintPolicy,
     /// How a session remembers fates (`status_cache`).
     pub status_cache: StatusCacheKind,
+    /// How often a start that takes long says how far it is (`log_startup_progress_interval`);
+    /// zero: never.
+    pub startup_progress_interval: Duration,
     /// Relation files kept open (`max_files_per_process`).
     pub open_files: usize,
     /// Who replays what; replaced in tests only.
@@ -100,6 +103,7 @@ impl Default for EngineOptions {
             background_threads: true,
             hint_policy: HintPolicy::default(),
             status_cache: StatusCacheKind::default(),
+            startup_progress_interval: Duration::from_secs(10),
             open_files: 800,
             redo: RedoTable::default(),
             log_sink: Arc::new(|level, message| {

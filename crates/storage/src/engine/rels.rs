@@ -14,7 +14,7 @@ use super::Engine;
 use super::options::LogLevel;
 use crate::buffer::Persistence;
 use crate::error::{Result, StorageError};
-use crate::ids::{BlockNo, Fork, RelId, Xid};
+use crate::ids::{BlockNo, Fork, Lsn, RelId, Xid};
 use crate::recovery::{PendingFile, encode_create, encode_rel, encode_truncate};
 use crate::txn::{Transaction, TxnManager, XidStatus};
 use crate::wal::RecordKind;
@@ -147,8 +147,11 @@ impl Engine {
     /// An unlogged relation restarts after a crash from what it holds now (an empty index has its
     /// first pages). Before the creating transaction commits.
     pub fn keep_as_initial(&self, rel: RelId) -> Result<()> {
-        self.pool.flush_rel(rel)?;
-        self.pool.copy_main_to_init(rel, self.options.fsync)
+        let kept = self
+            .pool
+            .flush_rel(rel)
+            .and_then(|()| self.pool.copy_main_to_init(rel, self.options.fsync));
+        kept.inspect_err(|e| self.note_failure(e))
     }
 
     /// The relation's files go when the transaction's commit is durable.
@@ -183,8 +186,16 @@ impl Engine {
             let data = encode_truncate(rel, fork, blocks);
             let lsn = self.log().insert(RecordKind::RelTruncate, Xid::INVALID, &data)?;
             // Cutting cannot be undone, so what says it comes first.
-            self.wal.flush(lsn)?;
+            self.wal.flush_patiently(lsn)?;
         }
-        self.pool.truncate(rel, fork, blocks)
+        let cut = self.pool.truncate(rel, fork, blocks);
+        if let Err(e) = &cut
+            && self.pool.persistence(rel).is_logged()
+        {
+            // Replay will cut what is still long here: changes of its end, later in the log, would
+            // speak of pages that are gone. There must not be any.
+            self.wal.fail(StorageError::Poisoned { at: Lsn::INVALID, what: e.to_string() });
+        }
+        cut
     }
 }

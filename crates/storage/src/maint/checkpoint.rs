@@ -197,6 +197,9 @@ pub(super) fn checkpoint_resting(
         all.waiting.fetch_sub(1, Ordering::Relaxed);
     }
     drop(running);
+    if let Err(e) = &outcome {
+        engine.note_failure(e);
+    }
     if let Ok(stats) = &outcome
         && stats.made
     {

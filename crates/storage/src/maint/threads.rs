@@ -126,6 +126,8 @@ fn checkpointer() -> impl FnMut(&Engine) + Send + 'static {
         let Some(kind) = engine.checkpoints.due(engine) else { return };
         match checkpoint(engine, kind) {
             Ok(_) | Err(StorageError::Canceled) => {}
+            // That was told when it happened, and does not pass.
+            Err(StorageError::Poisoned { .. }) => pause = CHECKPOINT_PAUSE,
             Err(e) => {
                 let message = format!("checkpoint failed, will be tried again: {e}");
                 engine.options().log(LogLevel::Error, &message);

@@ -11,6 +11,7 @@
 //! own code applies, the same code that made the change. It is idempotent: a page that is as new as
 //! the record is left alone.
 
+mod progress;
 mod records;
 mod redo;
 mod unlogged;
@@ -25,10 +26,12 @@ use crate::ids::{Lsn, RelId, Xid};
 use crate::page::{Page, PageClass};
 use crate::txn::CommitLog;
 use crate::vfs::{Clock, OpenMode, Vfs};
-use crate::wal::{WAL_DIR, WalReader, parse_segment_name, segment_of};
+use crate::wal::{LogBatch, WAL_DIR, WalReader, parse_segment_name, segment_of};
+use progress::Progress;
 use redo::Replay;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::mpsc::{channel, sync_channel};
 
 /// Applies a block's operations to its page: a class's own code.
 pub type RedoFn = fn(&[u8], &mut Page) -> Result<(), OpError>;
@@ -91,7 +94,17 @@ pub struct RecoveryStats {
     pub files_removed: u64,
     /// Unlogged relations emptied.
     pub unlogged_reset: u64,
+    /// What reading and applying took.
+    pub redo_micros: u64,
+    /// The whole, with making the log durable before and emptying unlogged relations after.
     pub micros: u64,
+}
+
+impl RecoveryStats {
+    /// Bytes of log that were read.
+    pub fn bytes(&self) -> u64 {
+        self.to.bytes_since(self.from)
+    }
 }
 
 /// Where the engine goes on from.
@@ -120,15 +133,21 @@ pub(crate) struct Start<'a> {
     /// The last run ended with a shutdown checkpoint.
     pub shut_down: bool,
     pub fsync: bool,
-    pub progress: &'a dyn Fn(Lsn, u64),
+    /// Whether the log is read and checked in a thread of its own.
+    pub threads: bool,
+    /// Microseconds between reports of progress; 0: none.
+    pub progress_micros: u64,
+    pub tell: &'a dyn Fn(&str),
 }
 
-/// Microseconds between reports of progress.
-const PROGRESS_MICROS: u64 = 10_000_000;
+/// Pieces of the log that lie ready to be applied.
+const BATCHES_AHEAD: usize = 3;
+/// Records applied between looks at the clock.
+const LOOK_EVERY: u64 = 64;
 
 /// Replays the log from the redo point to its end, then settles what the end decides.
 pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
-    let began = start.clock.monotonic_micros();
+    let mut progress = Progress::new(start.clock, start.progress_micros, start.tell);
     if start.fsync {
         sync_log(&**start.vfs, start.redo, start.segment_size)?;
     }
@@ -143,19 +162,21 @@ pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
         missing: BTreeMap::new(),
         stats: RecoveryStats { from: start.redo, ..RecoveryStats::default() },
     };
-    let mut reader =
+    let redo_began = progress.elapsed_micros();
+    let reader =
         WalReader::with_segment_size(Arc::clone(start.vfs), start.redo, start.segment_size);
     let mut met_checkpoint = false;
-    let mut reported = began;
-    while let Some((end, record)) = reader.next()? {
-        met_checkpoint |= end == start.checkpoint;
-        replay.record(&record)?;
-        let now = start.clock.monotonic_micros();
-        if now.saturating_sub(reported) >= PROGRESS_MICROS {
-            reported = now;
-            (start.progress)(end, replay.stats.records);
+    let reader = read_ahead(reader, start.threads, |batch| {
+        for record in batch.records() {
+            met_checkpoint |= record.end() == start.checkpoint;
+            replay.record(record)?;
+            if replay.stats.records.is_multiple_of(LOOK_EVERY) {
+                progress.redo(record.end());
+            }
         }
-    }
+        Ok(())
+    })?;
+    replay.stats.redo_micros = progress.elapsed_micros() - redo_began;
     if !met_checkpoint {
         let what = format!(
             "could not find the checkpoint at {} in the log, which ends at {}: {}",
@@ -173,10 +194,58 @@ pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
     let mut stats = replay.stats;
     unlogged::remove_temporary(&**start.vfs)?;
     if !clean {
-        stats.unlogged_reset = unlogged::reset(&**start.vfs, start.pool, start.fsync)?;
+        stats.unlogged_reset =
+            unlogged::reset(&**start.vfs, start.pool, start.fsync, &mut progress)?;
     }
-    stats.micros = start.clock.monotonic_micros().saturating_sub(began);
+    stats.micros = progress.elapsed_micros();
     Ok(Recovered { next_xid: replay.next_xid, next_rel: replay.next_rel, clean, stats })
+}
+
+/// Hands the log on piece by piece; comes back with the reader at the end of the log. With a thread
+/// one piece is applied while the next ones are read and checked.
+fn read_ahead(
+    mut reader: WalReader,
+    threads: bool,
+    mut apply: impl FnMut(&LogBatch) -> Result<()>,
+) -> Result<WalReader> {
+    if !threads {
+        let mut batch = LogBatch::default();
+        while reader.next_batch(&mut batch)? {
+            apply(&batch)?;
+        }
+        return Ok(reader);
+    }
+    let (full, ready) = sync_channel::<LogBatch>(BATCHES_AHEAD);
+    let (used, empty) = channel::<LogBatch>();
+    std::thread::scope(|scope| {
+        let read = move || -> Result<WalReader> {
+            loop {
+                let mut batch = empty.try_recv().unwrap_or_default();
+                // Nobody listens any more when applying has failed.
+                if !reader.next_batch(&mut batch)? || full.send(batch).is_err() {
+                    return Ok(reader);
+                }
+            }
+        };
+        let builder = std::thread::Builder::new().name("log reader".to_owned());
+        let thread = builder.spawn_scoped(scope, read).map_err(|e| StorageError::Resource {
+            what: format!("could not start the thread that reads the log: {e}"),
+            hint: "raise the limit on threads",
+        })?;
+        let mut outcome = Ok(());
+        for batch in &ready {
+            outcome = apply(&batch);
+            if outcome.is_err() {
+                break;
+            }
+            // A reader that is done needs no more memory.
+            let _unused = used.send(batch);
+        }
+        drop(ready);
+        let reader = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        outcome?;
+        reader
+    })
 }
 
 /// Makes the log durable before anything of it reaches a data file. What replay reads may be in

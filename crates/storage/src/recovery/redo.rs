@@ -2,12 +2,12 @@
 
 use super::records::{self, CheckpointData};
 use super::{RecoveryStats, RedoTable};
-use crate::buffer::{BufferPool, Persistence, replay_page};
+use crate::buffer::{BufferPool, OpError, Persistence, replay_page};
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Fork, Lsn, PageId, RelId, Xid};
 use crate::page::Page;
 use crate::txn::{CommitLog, EndRecord};
-use crate::wal::{DecodedBlock, DecodedBody, DecodedRecord, RecordKind};
+use crate::wal::{BlockRef, BodyRef, RecordError, RecordKind, RecordRef};
 use std::collections::{BTreeMap, HashMap};
 
 /// Replay's memory of what it has seen.
@@ -27,28 +27,30 @@ pub(super) struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    pub fn record(&mut self, record: &DecodedRecord) -> Result<()> {
+    pub fn record(&mut self, record: RecordRef<'_>) -> Result<()> {
+        let (xid, at) = (record.xid(), record.end());
         self.stats.records += 1;
-        self.saw_xid(record.xid);
-        for block in &record.blocks {
-            self.block(block, record.end)?;
+        self.saw_xid(xid);
+        let mut blocks = record.blocks();
+        while let Some(block) = blocks.next_block().map_err(|e| malformed(&record, &e))? {
+            self.block(&block, at)?;
         }
-        let data = &record.data[..];
-        match record.kind {
+        let data = blocks.data();
+        match record.kind() {
             RecordKind::Commit => {
-                let end = self.end_record(record)?;
-                self.clog.redo_commit(record.xid, &end, record.end)?;
+                let end = self.end_record(xid, data)?;
+                self.clog.redo_commit(xid, &end, at)?;
                 self.stats.commits += 1;
             }
             RecordKind::Abort => {
-                let end = self.end_record(record)?;
-                self.clog.redo_abort(record.xid, &end)?;
+                let end = self.end_record(xid, data)?;
+                self.clog.redo_abort(xid, &end)?;
                 self.stats.aborts += 1;
             }
             RecordKind::RelCreate => {
                 let (rel, persistence) = records::decode_create(data)?;
                 self.saw_rel(rel);
-                self.create(rel, persistence, record.xid)?;
+                self.create(rel, persistence, xid)?;
             }
             RecordKind::RelUnlink => self.unlink(records::decode_rel("RelUnlink", data)?)?,
             RecordKind::RelTruncate => {
@@ -77,8 +79,8 @@ impl Replay<'_> {
         self.next_rel = self.next_rel.max(RelId::new(rel.raw().saturating_add(1)));
     }
 
-    fn end_record(&mut self, record: &DecodedRecord) -> Result<EndRecord> {
-        let end = crate::txn::decode_end_record(record.xid, &record.data)?;
+    fn end_record(&mut self, xid: Xid, data: &[u8]) -> Result<EndRecord> {
+        let end = crate::txn::decode_end_record(xid, data)?;
         for child in &end.children {
             self.saw_xid(*child);
         }
@@ -128,19 +130,18 @@ impl Replay<'_> {
         });
     }
 
-    fn block(&mut self, block: &DecodedBlock, end: Lsn) -> Result<()> {
+    fn block(&mut self, block: &BlockRef<'_>, end: Lsn) -> Result<()> {
         let id = block.id;
         self.saw_rel(id.rel);
         match &block.body {
-            DecodedBody::Image(image) => {
+            BodyRef::Image(image) => {
                 let mut guard = self.pool.overwrite(id)?;
                 self.stats.images += 1;
                 replay_page(&mut guard, end, |page| {
-                    *page.bytes_mut() = *image.bytes();
-                    Ok(())
+                    image.restore(page).map_err(|e| OpError::new(e.to_string()))
                 })
             }
-            DecodedBody::Ops(ops) if block.init => {
+            BodyRef::Ops(ops) if block.init => {
                 let mut guard = self.pool.overwrite(id)?;
                 self.stats.changes += 1;
                 replay_page(&mut guard, end, |page| {
@@ -148,7 +149,7 @@ impl Replay<'_> {
                     self.table.apply(block.class, ops, page)
                 })
             }
-            DecodedBody::Ops(ops) => {
+            BodyRef::Ops(ops) => {
                 if id.block >= self.pool.block_count(id.rel, id.fork)? {
                     self.missing.entry((id.rel, id.fork as u8, id.block)).or_insert(end);
                     return Ok(());
@@ -192,6 +193,11 @@ impl Replay<'_> {
             format!("the log changes it at {lsn}, but it does not exist ({others} more like it)"),
         ))
     }
+}
+
+fn malformed(record: &RecordRef<'_>, e: &RecordError) -> StorageError {
+    let at = record.start();
+    StorageError::corrupt(format!("log record at {at}: {e}"))
 }
 
 fn at_record(e: StorageError, id: PageId, end: Lsn) -> StorageError {

@@ -6,6 +6,7 @@
 //!
 //! A temporary relation belongs to a session that is gone: its files go at every start.
 
+use super::progress::Progress;
 use crate::buffer::{BufferPool, Persistence, copy_file};
 use crate::error::{Result, StorageError};
 use crate::ids::{Fork, RelId};
@@ -42,7 +43,12 @@ pub(super) fn remove_temporary(vfs: &dyn Vfs) -> Result<()> {
 }
 
 /// Empties the unlogged relations; tells how many.
-pub(super) fn reset(vfs: &dyn Vfs, pool: &BufferPool, fsync: bool) -> Result<u64> {
+pub(super) fn reset(
+    vfs: &dyn Vfs,
+    pool: &BufferPool,
+    fsync: bool,
+    progress: &mut Progress<'_>,
+) -> Result<u64> {
     let files = list(vfs)?;
     let unlogged: Vec<RelId> = files
         .iter()
@@ -57,6 +63,7 @@ pub(super) fn reset(vfs: &dyn Vfs, pool: &BufferPool, fsync: bool) -> Result<u64
             remove(vfs, path)?;
         }
         copy_init(vfs, *rel, fsync)?;
+        progress.reset(&BufferPool::file_path(*rel, Fork::Init, Persistence::Unlogged));
     }
     if fsync && !unlogged.is_empty() {
         vfs.sync_dir(BASE).map_err(|e| StorageError::io("fsync directory", BASE, e))?;

@@ -300,10 +300,6 @@ impl CommitLog {
         taken: &mut Vec<u64>,
     ) -> Result<()> {
         let path = file_path(number);
-        let fail = |action| {
-            let path = path.clone();
-            move |e| StorageError::io(action, path, e)
-        };
         let mut file: Option<Arc<dyn VfsFile>> = None;
         let mut words = NO_WORDS;
         let mut bytes = [0; PAGE_BYTES];
@@ -316,14 +312,17 @@ impl CommitLog {
                 Some(file) => file,
                 None => {
                     add(&self.counters.exists, 1);
-                    file.insert(open_for_writing(vfs, &path).map_err(fail("open file"))?)
+                    file.insert(open_for_writing(vfs, &path)?)
                 }
             };
             let at = (page % FILE_PAGES) * PAGE_BYTES as u64;
-            file.write_at(&bytes, at).map_err(fail("write to file"))?;
+            let written = file.write_at(&bytes, at);
+            written.map_err(|e| StorageError::failed_write("write to file", &path, e))?;
         }
         match file {
-            Some(file) => file.sync().map_err(fail("fsync file")),
+            Some(file) => {
+                file.sync().map_err(|e| StorageError::failed_sync("fsync file", &path, e))
+            }
             None => Ok(()),
         }
     }
@@ -348,11 +347,13 @@ impl CommitLog {
 }
 
 /// A new file's name is made durable before anything relies on its contents.
-fn open_for_writing(vfs: &dyn Vfs, path: &str) -> io::Result<Arc<dyn VfsFile>> {
+fn open_for_writing(vfs: &dyn Vfs, path: &str) -> Result<Arc<dyn VfsFile>> {
     let existed = vfs.exists(path);
-    let file = vfs.open(path, OpenMode::OpenOrCreate)?;
-    if !existed {
-        vfs.sync_dir(CLOG_DIR)?;
+    let file = vfs
+        .open(path, OpenMode::OpenOrCreate)
+        .map_err(|e| StorageError::io("open file", path, e))?;
+    if !existed && let Err(e) = vfs.sync_dir(CLOG_DIR) {
+        return Err(StorageError::failed_sync("fsync directory", CLOG_DIR, e));
     }
     Ok(file)
 }

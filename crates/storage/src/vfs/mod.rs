@@ -22,7 +22,7 @@ pub use clock::{Clock, SystemClock};
 pub use map::FileMap;
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use real::RealVfs;
-pub use sim::{Fault, Op, SimClock, SimDisk};
+pub use sim::{Fault, MAY_TAKE_SPACE, Op, SimClock, SimDisk, TAKES_SPACE};
 
 use std::io;
 use std::sync::Arc;

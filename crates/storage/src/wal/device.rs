@@ -60,7 +60,7 @@ impl SegmentDevice {
         if self.current.as_ref().is_none_or(|open| open.segno != segno) {
             let path = segment_path(segno, self.segment_size);
             let file = self.vfs.open(&path, OpenMode::Open);
-            let file = file.map_err(|e| StorageError::io("open", path, e))?;
+            let file = file.map_err(|e| StorageError::io("open file", path, e))?;
             let next = Segment { segno, file, unhinted: None, dirty: false };
             let finished = self.current.replace(next);
             self.finished.extend(finished.filter(|segment| segment.dirty));
@@ -73,7 +73,7 @@ impl SegmentDevice {
         let segment = self.segment(at)?;
         let offset = at % size;
         let written = segment.file.write_at(bytes, offset);
-        written.map_err(|e| StorageError::io("write", segment_path(segment.segno, size), e))?;
+        written.map_err(|e| StorageError::io("write to file", segment_path(segment.segno, size), e))?;
         let end = offset + bytes.len() as u64;
         segment.unhinted = Some((segment.unhinted.map_or(offset, |(from, _)| from), end));
         segment.dirty = true;
@@ -104,7 +104,7 @@ impl LogDevice for SegmentDevice {
             if segment.dirty && self.fsync {
                 let synced = segment.file.sync();
                 synced.map_err(|e| {
-                    StorageError::io("fdatasync", segment_path(segment.segno, size), e)
+                    StorageError::io("fsync file", segment_path(segment.segno, size), e)
                 })?;
                 self.stats.syncs.fetch_add(1, Ordering::Relaxed);
             }

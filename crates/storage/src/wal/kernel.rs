@@ -18,7 +18,8 @@
 //! - `flushed` is stored after a successful sync that began after those bytes were written, under
 //!   `device`.
 //! - A failed write or sync sets the poison before `device` is released; with the poison set
-//!   nothing is written, synced or counted as flushed any more.
+//!   nothing is written, synced or counted as flushed any more. The one exception is a *write* that
+//!   finds the disk full: its bytes are still in the ring, and the next attempt begins with them.
 //!
 //! Lock order: `device` before the queues' locks; `insertion` is a leaf. No lock is held while
 //! somebody is woken.
@@ -129,6 +130,8 @@ pub(super) struct Kernel<D> {
     pub(super) sleeper: Sleeper,
     poisoned: AtomicBool,
     poison: Mutex<Option<(Lsn, String)>>,
+    /// Who is told of the first failure.
+    on_failure: OnceLock<Box<dyn Fn(&str) + Send + Sync>>,
 }
 
 impl<D: LogDevice> Kernel<D> {
@@ -153,6 +156,7 @@ impl<D: LogDevice> Kernel<D> {
             sleeper: Sleeper::default(),
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(None),
+            on_failure: OnceLock::new(),
         }
     }
 
@@ -434,7 +438,10 @@ impl<D: LogDevice> Kernel<D> {
         let (from, target) = (self.flushed(), self.inserted());
         self.begun.store(target, Ordering::Release);
         let started = device.disk.now();
-        self.write_up_to(device, target)?;
+        self.write_up_to(device, target).inspect_err(|_| {
+            // Whose deadline it was is still waiting.
+            self.deadline.fetch_min(deadline, Ordering::SeqCst);
+        })?;
         if from >= target {
             return Ok(None);
         }
@@ -454,7 +461,10 @@ impl<D: LogDevice> Kernel<D> {
             if bytes.is_empty() {
                 return Ok(());
             }
-            device.disk.write(at, bytes).map_err(|e| self.latch(e))?;
+            device.disk.write(at, bytes).map_err(|e| match e {
+                full @ StorageError::DiskFull { .. } => full,
+                other => self.latch(other),
+            })?;
             let len = bytes.len();
             device.consumer.consume(len);
             // The ring's position is stored with release only; see `SpaceQueue::wake`.
@@ -471,25 +481,47 @@ impl<D: LogDevice> Kernel<D> {
                 // Who found the device busy while the ring was full may use it now.
                 self.space.wake();
             }
-            Err(_) => {
-                self.flushes.wake_all();
-                self.space.wake();
-                self.sleeper.wake();
-            }
+            // Who waits for a flush goes on waiting; who needs room is to have the error.
+            Err(StorageError::DiskFull { .. }) => self.space.wake(),
+            Err(_) => self.wake_everybody(),
         }
         result
     }
 
     // ---- failure ----
 
-    /// Remembers the first failure, for good. Called with the device locked.
+    /// Remembers the first failure, for good. A failure of the log's own device is latched with
+    /// the device locked.
     fn latch(&self, error: StorageError) -> StorageError {
-        let at = Lsn::new(self.flushed());
+        let position = Lsn::new(self.flushed());
         let mut poison = self.poison.lock();
-        let (at, what) = poison.get_or_insert_with(|| (at, error.to_string()));
+        let first = poison.is_none();
+        let (at, what) = poison.get_or_insert_with(|| (position, error.to_string()));
         let error = StorageError::Poisoned { at: *at, what: what.clone() };
         self.poisoned.store(true, Ordering::SeqCst);
+        drop(poison);
+        if first && let Some(tell) = self.on_failure.get() {
+            tell(&error.to_string());
+        }
         error
+    }
+
+    /// Something else that commits rely on has failed: from now on none is accepted. A flush that
+    /// is under way may still succeed, and then says so.
+    pub fn fail(&self, error: StorageError) {
+        self.latch(error);
+        self.wake_everybody();
+    }
+
+    /// Has `tell` called once, with the first failure. At most one listener.
+    pub fn on_failure(&self, tell: Box<dyn Fn(&str) + Send + Sync>) {
+        assert!(self.on_failure.set(tell).is_ok(), "the log has its listener already");
+    }
+
+    fn wake_everybody(&self) {
+        self.flushes.wake_all();
+        self.space.wake();
+        self.sleeper.wake();
     }
 
     #[inline]

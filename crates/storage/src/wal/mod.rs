@@ -12,7 +12,8 @@
 //!   show before any page is changed.
 //! - Records lie in the log in the order of insertion, and a crash leaves a prefix of them that
 //!   holds at least everything below [`Wal::flushed`].
-//! - After a failed write or sync nothing more is ever reported as flushed.
+//! - After a failed write or sync nothing more is ever reported as flushed. A write that finds the
+//!   disk full is tried again until there is space; meanwhile who waits, waits.
 //!
 //! # Example
 //!
@@ -29,6 +30,7 @@
 //! It does not know what records mean (`recovery/` replays them), which pages need images (the
 //! caller compares with [`Wal::redo_point`]), nor when old segments may go (checkpoints say).
 
+mod batch;
 mod describe;
 mod device;
 mod kernel;
@@ -46,13 +48,15 @@ mod tests;
 mod waiters;
 mod writer;
 
+pub use batch::LogBatch;
 pub use describe::{Describe, NoDetails, describe, describe_with};
 pub use kernel::LateFlush;
 pub use options::WalOptions;
 pub use reader::{EndOfLog, WalReader};
 pub use record::{
-    BLOCK_HEADER_SIZE, BlockBody, DecodedBlock, DecodedBody, DecodedRecord, MAX_RECORD_LEN,
-    RECORD_HEADER_SIZE, RecordBuilder, RecordError, RecordKind, WalCompression,
+    BLOCK_HEADER_SIZE, BlockBody, BlockRef, Blocks, BodyRef, DecodedBlock, DecodedBody,
+    DecodedRecord, ImageRef, MAX_RECORD_LEN, RECORD_HEADER_SIZE, RecordBuilder, RecordError,
+    RecordKind, RecordRef, WalCompression,
 };
 pub use segment::{WAL_DIR, parse_segment_name, segment_of, segment_path};
 
@@ -66,8 +70,9 @@ use device::{DeviceStats, SegmentDevice};
 use kernel::{Claim, Kernel, Priority};
 use parking_lot::Mutex;
 use segment::Segments;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use writer::Step;
 
 /// Where the first record of a new cluster starts: segment 1.
@@ -158,10 +163,22 @@ struct Shared {
     last_write: AtomicU64,
     /// Not before this does the writer try again to prepare a segment.
     prepare_retry: AtomicU64,
+    /// Nor to write, after a write that found the disk full.
+    write_retry: AtomicU64,
+    /// Told when that begins (with the error) and when it is over.
+    on_shortage: OnceLock<Box<Shortage>>,
     stop: AtomicBool,
     /// Whether there is a thread that serves flush requests.
     writer_runs: AtomicBool,
 }
+
+/// Told that the log cannot be written for want of space (with what was found), or can again.
+pub type Shortage = dyn Fn(Option<&StorageError>) + Send + Sync;
+
+/// How long a blocking flush leaves the device to others before it tries for itself.
+const SHORTAGE_LOOK: Duration = Duration::from_millis(200);
+/// Between two attempts to write to a full disk.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The log. Shared by `Arc`.
 pub struct Wal {
@@ -212,6 +229,8 @@ impl Wal {
             device_stats,
             buffers_full: AtomicU64::new(0),
             prepare_retry: AtomicU64::new(0),
+            write_retry: AtomicU64::new(0),
+            on_shortage: OnceLock::new(),
             stop: AtomicBool::new(false),
             writer_runs: AtomicBool::new(background),
         });
@@ -356,8 +375,13 @@ impl Wal {
     pub fn request_flush(&self, lsn: Lsn) -> Option<WaitHandle> {
         let handle = self.shared.kernel.request_flush(lsn.raw())?;
         if !self.shared.writer_runs.load(Ordering::SeqCst) {
-            // Nobody else will do it. Success and failure alike wake the handle.
-            let _ = self.shared.kernel.flush_blocking(lsn.raw());
+            // Nobody else will do it. Success and failure alike wake the handle, but for a full
+            // disk: then the caller is to come again.
+            if let Err(StorageError::DiskFull { .. }) = self.shared.kernel.flush_blocking(lsn.raw())
+            {
+                std::thread::sleep(SHORTAGE_PAUSE);
+                self.shared.kernel.wake_flush_waiters();
+            }
         }
         Some(handle)
     }
@@ -378,12 +402,24 @@ impl Wal {
     pub fn flush(&self, lsn: Lsn) -> Result<()> {
         while !self.try_flush_inline(lsn)? {
             if let Some(handle) = self.request_flush(lsn) {
-                handle.block();
+                // Whoever has the device may wait for space: look now and then.
+                handle.block_for(SHORTAGE_LOOK);
             }
             // Woken, but not flushed: the log has failed, or the writer has ended.
             self.check_poisoned()?;
         }
         Ok(())
+    }
+
+    /// As [`Self::flush`], for what cannot be taken back: a full disk is waited for. Fails only
+    /// when the log has failed.
+    pub fn flush_patiently(&self, lsn: Lsn) -> Result<()> {
+        loop {
+            match self.flush(lsn) {
+                Err(StorageError::DiskFull { .. }) => std::thread::sleep(SHORTAGE_PAUSE),
+                done => return done,
+            }
+        }
     }
 
     /// Positions may come from pages, and pages from a disk: beyond the log means damage.
@@ -417,6 +453,19 @@ impl Wal {
     #[inline]
     pub fn check_poisoned(&self) -> Result<()> {
         self.shared.kernel.check_poisoned()
+    }
+
+    /// Something else that commits rely on has failed (a data file's fsync, say): from now on this
+    /// log fails as if it had been its own. The first failure stays the one that is told.
+    pub fn fail(&self, error: StorageError) {
+        self.shared.kernel.fail(error);
+    }
+
+    /// Has failures told: `failed` once, with the first one; `shortage` whenever the writer finds
+    /// the disk full, and when there is space again. Called once, and must not use the log.
+    pub fn tell(&self, failed: Box<dyn Fn(&str) + Send + Sync>, shortage: Box<Shortage>) {
+        self.shared.kernel.on_failure(failed);
+        assert!(self.shared.on_shortage.set(shortage).is_ok(), "the log has its listener already");
     }
 
     // ---- housekeeping ----

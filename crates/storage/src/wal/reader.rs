@@ -105,9 +105,7 @@ impl WalReader {
         let record = match self.read_record()? {
             Ok(record) => record,
             Err(end) => {
-                self.end = Some(end);
-                self.file = None;
-                self.window.clear();
+                self.ended(end);
                 return Ok(None);
             }
         };
@@ -152,10 +150,16 @@ impl WalReader {
         Ok(self.window.get(from..from + len))
     }
 
-    /// Reads up to `len` bytes of the log from `at` on: fewer where they end.
     fn fill_window(&mut self, at: u64, len: usize) -> Result<()> {
-        self.window.resize(len, 0);
-        self.window_start = at;
+        let mut window = std::mem::take(&mut self.window);
+        let outcome = self.read_log(&mut window, at, len);
+        (self.window, self.window_start) = (window, at);
+        outcome
+    }
+
+    /// Reads up to `len` bytes of the log from `at` on: fewer where they end.
+    pub(super) fn read_log(&mut self, into: &mut Vec<u8>, at: u64, len: usize) -> Result<()> {
+        into.resize(len, 0);
         let mut filled = 0;
         while filled < len {
             let pos = at + filled as u64;
@@ -163,7 +167,7 @@ impl WalReader {
             let Some(file) = self.segment(segno)? else { break };
             let left = usize::try_from(self.segment_size - offset).unwrap_or(usize::MAX);
             let want = left.min(len - filled);
-            let got = file.read_at(&mut self.window[filled..filled + want], offset);
+            let got = file.read_at(&mut into[filled..filled + want], offset);
             let got = got
                 .map_err(|e| StorageError::io("read", segment_path(segno, self.segment_size), e))?;
             filled += got;
@@ -171,8 +175,20 @@ impl WalReader {
                 break;
             }
         }
-        self.window.truncate(filled);
+        into.truncate(filled);
         Ok(())
+    }
+
+    /// Everything before `at` was read by somebody.
+    pub(super) fn advance_to(&mut self, at: Lsn) {
+        self.at = at;
+    }
+
+    /// The log ends where the reader is.
+    pub(super) fn ended(&mut self, why: EndOfLog) {
+        self.end = Some(why);
+        self.file = None;
+        self.window.clear();
     }
 
     fn segment(&mut self, segno: u64) -> Result<Option<Arc<dyn VfsFile>>> {

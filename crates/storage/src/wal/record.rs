@@ -390,92 +390,202 @@ pub(super) fn claimed_len(header: &[u8; RECORD_HEADER_SIZE]) -> usize {
     u32_at(header, LEN_AT) as usize
 }
 
-impl DecodedRecord {
-    /// Decodes the record that starts at `start`; `bytes` are exactly its `total_len` bytes.
-    pub fn decode(bytes: &[u8], start: Lsn) -> Result<Self, RecordError> {
+/// A record whose length and sum are right, where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordRef<'a> {
+    bytes: &'a [u8],
+    kind: RecordKind,
+    start: Lsn,
+}
+
+impl<'a> RecordRef<'a> {
+    /// Checks the record that starts at `start`; `bytes` are exactly its `total_len` bytes. What
+    /// its blocks hold is seen when they are asked for.
+    pub fn check(bytes: &'a [u8], start: Lsn) -> Result<Self, RecordError> {
         let header: &[u8; RECORD_HEADER_SIZE] = bytes.first_chunk().ok_or(RecordError::Length)?;
-        let total_len = u32_at(header, LEN_AT);
-        if total_len as usize != bytes.len() {
+        if u32_at(header, LEN_AT) as usize != bytes.len() {
             return Err(RecordError::Length);
         }
         let body_crc = crc32c::crc32c(&bytes[RECORD_HEADER_SIZE..]);
         if finish_crc(body_crc, header, start) != u32_at(header, CRC_AT) {
             return Err(RecordError::Checksum);
         }
-        let kind = RecordKind::from_raw(header[KIND_AT])
-            .ok_or(RecordError::Malformed("unknown record kind"))?;
         if header[ZERO_AT] != 0 {
             return Err(RecordError::Malformed("reserved byte of the header is set"));
         }
-        let mut rest = &bytes[RECORD_HEADER_SIZE..];
-        let mut blocks = Vec::with_capacity(usize::from(header[NBLOCKS_AT]));
-        for _ in 0..header[NBLOCKS_AT] {
-            blocks.push(decode_block(&mut rest)?);
+        let kind = RecordKind::from_raw(header[KIND_AT])
+            .ok_or(RecordError::Malformed("unknown record kind"))?;
+        Ok(RecordRef { bytes, kind, start })
+    }
+
+    /// One that was checked before, where it was then.
+    pub(super) fn checked(bytes: &'a [u8], start: Lsn) -> Self {
+        let kind = RecordKind::from_raw(bytes[KIND_AT]).expect("the kind was checked");
+        RecordRef { bytes, kind, start }
+    }
+
+    pub fn xid(&self) -> Xid {
+        Xid::new(u64_at(self.bytes, XID_AT))
+    }
+
+    pub fn kind(&self) -> RecordKind {
+        self.kind
+    }
+
+    pub fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// The record's LSN: where the next record starts.
+    pub fn end(&self) -> Lsn {
+        self.start.advance(self.bytes.len() as u64)
+    }
+
+    /// The blocks in order, and the main data behind them.
+    pub fn blocks(&self) -> Blocks<'a> {
+        Blocks { left: self.bytes[NBLOCKS_AT], rest: &self.bytes[RECORD_HEADER_SIZE..] }
+    }
+}
+
+/// What of a record has not been looked at yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<'a> {
+    left: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Blocks<'a> {
+    /// The next block, if there is one.
+    pub fn next_block(&mut self) -> Result<Option<BlockRef<'a>>, RecordError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        BlockRef::take(&mut self.rest).map(Some)
+    }
+
+    /// After the last block: the main data.
+    pub fn data(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+/// One page of a record, where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockRef<'a> {
+    pub id: PageId,
+    pub class: PageClass,
+    pub init: bool,
+    pub body: BodyRef<'a>,
+    pub stored_len: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum BodyRef<'a> {
+    Ops(&'a [u8]),
+    Image(ImageRef<'a>),
+}
+
+/// A page without its hole, maybe compressed.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageRef<'a> {
+    hole: (usize, usize),
+    stored: &'a [u8],
+    compressed: bool,
+}
+
+impl DecodedRecord {
+    /// Decodes the record that starts at `start`; `bytes` are exactly its `total_len` bytes.
+    pub fn decode(bytes: &[u8], start: Lsn) -> Result<Self, RecordError> {
+        let record = RecordRef::check(bytes, start)?;
+        let mut parts = record.blocks();
+        let mut blocks = Vec::with_capacity(usize::from(bytes[NBLOCKS_AT]));
+        while let Some(block) = parts.next_block()? {
+            let body = match block.body {
+                BodyRef::Ops(ops) => DecodedBody::Ops(ops.to_vec()),
+                BodyRef::Image(image) => {
+                    let mut page = Box::new(Page::zeroed());
+                    image.restore(&mut page)?;
+                    DecodedBody::Image(page)
+                }
+            };
+            let BlockRef { id, class, init, stored_len, .. } = block;
+            blocks.push(DecodedBlock { id, class, init, body, stored_len });
         }
         Ok(DecodedRecord {
-            xid: Xid::new(u64_at(header, XID_AT)),
-            kind,
-            flags: header[FLAGS_AT],
+            xid: record.xid(),
+            kind: record.kind(),
+            flags: bytes[FLAGS_AT],
             blocks,
-            data: rest.to_vec(),
+            data: parts.data().to_vec(),
             start,
-            end: start.advance(u64::from(total_len)),
-            total_len,
+            end: record.end(),
+            total_len: bytes.len() as u32,
         })
     }
 }
 
-fn decode_block(rest: &mut &[u8]) -> Result<DecodedBlock, RecordError> {
-    let (header, after) =
-        rest.split_first_chunk::<BLOCK_HEADER_SIZE>().ok_or(RecordError::Malformed("cut block"))?;
-    let fork = Fork::from_raw(header[8]).ok_or(RecordError::Malformed("unknown fork"))?;
-    let class =
-        PageClass::from_raw(header[9]).ok_or(RecordError::Malformed("unknown page class"))?;
-    let flags = header[10];
-    if flags & !BLOCK_KNOWN_FLAGS != 0 || header[11] != 0 {
-        return Err(RecordError::Malformed("unknown block flags"));
+impl<'a> BlockRef<'a> {
+    fn take(rest: &mut &'a [u8]) -> Result<Self, RecordError> {
+        let (header, after) = rest
+            .split_first_chunk::<BLOCK_HEADER_SIZE>()
+            .ok_or(RecordError::Malformed("cut block"))?;
+        let fork = Fork::from_raw(header[8]).ok_or(RecordError::Malformed("unknown fork"))?;
+        let class =
+            PageClass::from_raw(header[9]).ok_or(RecordError::Malformed("unknown page class"))?;
+        let flags = header[10];
+        if flags & !BLOCK_KNOWN_FLAGS != 0 || header[11] != 0 {
+            return Err(RecordError::Malformed("unknown block flags"));
+        }
+        let stored_len = u32_at(header, 12);
+        let (payload, after) = after
+            .split_at_checked(stored_len as usize)
+            .ok_or(RecordError::Malformed("block longer than its record"))?;
+        *rest = after;
+        let body = if flags & BLOCK_HAS_IMAGE != 0 {
+            BodyRef::Image(ImageRef::take(payload, flags & BLOCK_COMPRESSED != 0)?)
+        } else {
+            BodyRef::Ops(payload)
+        };
+        let id = PageId::new(RelId::new(u32_at(header, 0)), fork, u32_at(header, 4));
+        Ok(BlockRef { id, class, init: flags & BLOCK_WILL_INIT != 0, body, stored_len })
     }
-    let stored_len = u32_at(header, 12);
-    let (payload, after) = after
-        .split_at_checked(stored_len as usize)
-        .ok_or(RecordError::Malformed("block longer than its record"))?;
-    *rest = after;
-    let body = if flags & BLOCK_HAS_IMAGE != 0 {
-        DecodedBody::Image(decode_image(payload, flags & BLOCK_COMPRESSED != 0)?)
-    } else {
-        DecodedBody::Ops(payload.to_vec())
-    };
-    let id = PageId::new(RelId::new(u32_at(header, 0)), fork, u32_at(header, 4));
-    Ok(DecodedBlock { id, class, init: flags & BLOCK_WILL_INIT != 0, body, stored_len })
 }
 
-fn decode_image(payload: &[u8], compressed: bool) -> Result<Box<Page>, RecordError> {
-    let (header, stored) = payload
-        .split_first_chunk::<IMAGE_HEADER_SIZE>()
-        .ok_or(RecordError::Malformed("cut page image"))?;
-    let hole_start = usize::from(u16::from_le_bytes([header[0], header[1]]));
-    let hole_len = usize::from(u16::from_le_bytes([header[2], header[3]]));
-    if hole_start + hole_len > PAGE_SIZE {
-        return Err(RecordError::Malformed("hole outside the page"));
+impl<'a> ImageRef<'a> {
+    fn take(payload: &'a [u8], compressed: bool) -> Result<Self, RecordError> {
+        let (header, stored) = payload
+            .split_first_chunk::<IMAGE_HEADER_SIZE>()
+            .ok_or(RecordError::Malformed("cut page image"))?;
+        let hole_start = usize::from(u16::from_le_bytes([header[0], header[1]]));
+        let hole_len = usize::from(u16::from_le_bytes([header[2], header[3]]));
+        if hole_start + hole_len > PAGE_SIZE {
+            return Err(RecordError::Malformed("hole outside the page"));
+        }
+        Ok(ImageRef { hole: (hole_start, hole_len), stored, compressed })
     }
-    let wrong = RecordError::Malformed("page image of the wrong length");
-    let mut page = Box::new(Page::zeroed());
-    let kept = PAGE_SIZE - hole_len;
-    let mut unpacked = [0; PAGE_SIZE];
-    let bytes = if compressed {
-        let len = lz4_flex::block::decompress_into(stored, &mut unpacked[..kept])
-            .map_err(|_| RecordError::Malformed("page image does not decompress"))?;
-        &unpacked[..len]
-    } else {
-        stored
-    };
-    if bytes.len() != kept {
-        return Err(wrong);
+
+    /// Writes the image over a page. On an error the page is what it was.
+    pub fn restore(&self, page: &mut Page) -> Result<(), RecordError> {
+        let (hole_start, hole_len) = self.hole;
+        let kept = PAGE_SIZE - hole_len;
+        let mut unpacked = [0; PAGE_SIZE];
+        let bytes = if self.compressed {
+            let len = lz4_flex::block::decompress_into(self.stored, &mut unpacked[..kept])
+                .map_err(|_| RecordError::Malformed("page image does not decompress"))?;
+            &unpacked[..len]
+        } else {
+            self.stored
+        };
+        if bytes.len() != kept {
+            return Err(RecordError::Malformed("page image of the wrong length"));
+        }
+        let target = page.bytes_mut();
+        target[..hole_start].copy_from_slice(&bytes[..hole_start]);
+        target[hole_start..hole_start + hole_len].fill(0);
+        target[hole_start + hole_len..].copy_from_slice(&bytes[hole_start..]);
+        Ok(())
     }
-    let target = page.bytes_mut();
-    target[..hole_start].copy_from_slice(&bytes[..hole_start]);
-    target[hole_start + hole_len..].copy_from_slice(&bytes[hole_start..]);
-    Ok(page)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

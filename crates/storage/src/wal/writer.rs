@@ -15,7 +15,7 @@
 use super::Shared;
 use super::kernel::NEVER;
 use super::segment::Progress;
-use crate::error::Result;
+use crate::error::{Result, StorageError};
 use std::sync::atomic::Ordering;
 
 /// With nothing to do the writer still looks around this often.
@@ -24,6 +24,8 @@ const IDLE_MICROS: u64 = 5_000_000;
 const PREPARE_RETRY_MICROS: u64 = 1_000_000;
 /// Preparing a piece of a segment may take this long; a flush that is due earlier goes first.
 const PREPARE_MICROS: u64 = 20_000;
+/// After a write that found the disk full: commits wait for the next.
+const WRITE_RETRY_MICROS: u64 = 50_000;
 
 /// What the writer does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,10 @@ impl Shared {
         let (kernel, options) = (&self.kernel, &self.options);
         if kernel.check_poisoned().is_err() {
             return Step::Sleep(IDLE_MICROS);
+        }
+        let retry = self.write_retry.load(Ordering::Relaxed);
+        if retry > now {
+            return Step::Sleep(retry - now);
         }
         // A flush takes its time: begin so early that it ends by the deadline.
         let begin_by = match kernel.deadline() {
@@ -96,11 +102,13 @@ impl Shared {
             Step::Flush => {
                 self.last_write.store(now, Ordering::Relaxed);
                 // Not "up to the last insertion": a reached deadline is also taken off.
-                self.kernel.flush_blocking(NEVER)
+                let outcome = self.kernel.flush_blocking(NEVER);
+                self.mind_space(now, outcome)
             }
             Step::Write => {
                 self.last_write.store(now, Ordering::Relaxed);
-                self.kernel.write_ahead()
+                let outcome = self.kernel.write_ahead();
+                self.mind_space(now, outcome)
             }
             Step::Prepare => {
                 match self.segments.prepare_piece() {
@@ -119,6 +127,31 @@ impl Shared {
             }
             Step::Sleep(_) => Ok(()),
         }
+    }
+
+    /// A full disk is no failure of the log: the bytes are in the ring, and are written when there
+    /// is space. The beginning and the end of that are told.
+    fn mind_space(&self, now: u64, outcome: Result<()>) -> Result<()> {
+        let told = self.write_retry.load(Ordering::Relaxed) != 0;
+        let tell = |what: Option<&StorageError>| {
+            if let Some(listener) = self.on_shortage.get() {
+                listener(what);
+            }
+        };
+        match &outcome {
+            Err(full @ StorageError::DiskFull { .. }) => {
+                self.write_retry.store(now + WRITE_RETRY_MICROS, Ordering::Relaxed);
+                if !told {
+                    tell(Some(full));
+                }
+            }
+            Ok(()) if told => {
+                self.write_retry.store(0, Ordering::Relaxed);
+                tell(None);
+            }
+            _ => {}
+        }
+        outcome
     }
 
     /// The position beyond which an insertion is the writer's business.

@@ -281,6 +281,8 @@ fn the_log_goes_first_and_unlogged_pages_do_not_ask() {
             }
             Ok(())
         }
+
+        fn fail(&self, _: StorageError) {}
     }
     let f = fixture(16);
     let log = Arc::new(Log(AtomicU64::new(0)));

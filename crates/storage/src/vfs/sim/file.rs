@@ -70,6 +70,19 @@ impl Inode {
         self.0.lock().data.clone()
     }
 
+    /// Bytes of a write that power cut short, durable as they are.
+    pub fn arrive(&self, offset: usize, bytes: &[u8]) {
+        let mut content = self.0.lock();
+        let end = offset + bytes.len();
+        let content = &mut *content;
+        for image in [&mut content.data, &mut content.durable] {
+            if image.len() < end {
+                image.resize(end, 0);
+            }
+            image[offset..end].copy_from_slice(bytes);
+        }
+    }
+
     pub fn corrupt(&self, offset: u64, flip: u8) {
         let mut content = self.0.lock();
         let at = offset as usize;
@@ -157,6 +170,9 @@ impl SimFile {
     fn check(&self, op: Op, end: u64) -> io::Result<()> {
         let mut state = self.disk.0.state.lock();
         state.faults.check(op, &self.path)?;
+        if op == Op::Write && end > self.inode.len() {
+            state.faults.check_as(Op::Extend, &self.path)?;
+        }
         state.check_capacity(end.saturating_sub(self.inode.len()))
     }
 }

@@ -45,7 +45,7 @@ mod file;
 mod tests;
 
 pub use clock::SimClock;
-pub use fault::{Fault, Op};
+pub use fault::{Fault, MAY_TAKE_SPACE, Op, TAKES_SPACE};
 
 use super::random::{Random, SeededRandom};
 use super::{OpenMode, Vfs, VfsFile, check_path, parent};
@@ -194,6 +194,28 @@ impl SimDisk {
         Self::with_state(state, seed)
     }
 
+    /// The disk after a power failure in the middle of a write that has not begun yet: as
+    /// [`Self::crash`], and of the write each sector arrives for which `arrives` says so.
+    pub fn crash_tearing(
+        &self,
+        seed: u64,
+        (path, offset, bytes): (&str, u64, &[u8]),
+        arrives: impl Fn(u64) -> bool,
+    ) -> SimDisk {
+        let after = self.crash(seed);
+        let inode = after.0.state.lock().names.get(path).map(Arc::clone);
+        let Some(inode) = inode else { return after };
+        let at = offset as usize;
+        for (nth, sector) in file::sectors(at, bytes.len()).enumerate() {
+            let range = file::sector_range(sector, at + bytes.len());
+            let from = range.start.max(at);
+            if arrives(nth as u64) {
+                inode.arrive(from, &bytes[from - at..range.end - at]);
+            }
+        }
+        after
+    }
+
     /// Has `watcher` look at every write from now on. It may crash the disk to see what would be
     /// left if power failed just then. One watcher a disk; crashed copies have none.
     pub fn watch_writes(&self, watcher: Box<Watcher>) {
@@ -240,6 +262,11 @@ impl SimDisk {
         self.0.state.lock().faults.calls(op)
     }
 
+    /// The calls that failed as planned, oldest first: kind and path.
+    pub fn failures(&self) -> Vec<(Op, String)> {
+        self.0.state.lock().faults.failures().to_vec()
+    }
+
     /// Paths of all files, sorted.
     pub fn files(&self) -> Vec<String> {
         self.0.state.lock().names.keys().cloned().collect()
@@ -268,6 +295,7 @@ impl Vfs for SimDisk {
             (None, OpenMode::Open) => return Err(io::ErrorKind::NotFound.into()),
             (None, _) => {
                 state.check_dir(parent(path))?;
+                state.faults.check_as(Op::Create, path)?;
                 let inode = Arc::new(Inode::default());
                 state.names.insert(path.to_owned(), Arc::clone(&inode));
                 let path = path.to_owned();

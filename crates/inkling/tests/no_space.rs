@@ -1,0 +1,372 @@
+//! A full disk, at every single call that may find it full.
+//!
+//! ```text
+//!   a workload of steps, each all or nothing:   D0 ─1─> D1 ─2─> D2 ─3─> ...   (what tables hold)
+//!   for every n: the n-th call that takes space fails, and those after it
+//!     step k fails:  SQLSTATE 53100, the message names the file, the tables are D(k-1)
+//!     power fails:   recovery finds D(k-1), or what was never acknowledged to be durable
+//!     space is back: step k and the rest of the workload succeed, in the same session
+//! ```
+//!
+//! Inserts, updates, index splits, values out of the row, tables and indexes made and dropped,
+//! truncation, columns added, vacuum, checkpoints, the commit log growing into its next page and
+//! its next file, the log going from segment to segment, unlogged tables; synchronous and
+//! asynchronous commits, blocks and savepoints; few frames, so that pages are written to make room
+//! for others. Two kinds of file system:
+//!
+//! - one that overwrites in place: what takes space is making a file, making one longer, reserving,
+//!   renaming. From the n-th such call on all fail, until space is given back;
+//! - one that does not (copy on write, thin provisioning): any write may find it full, in a segment
+//!   of the log that was prepared, too. Some calls in a row fail. A commit that is in the log's
+//!   buffers and visible is not refused for that: it waits.
+//!
+//! That every n was met is asserted, and that all the places above were among them. It was shown
+//! to fail by: a log that latches "no space" as a failure, a DROP TABLE whose flush reports it, a
+//! commit that is answered before its flush.
+
+mod common;
+
+use common::from_env;
+use inkling::{Database, Options, Result, Session};
+use inkling_storage::engine::testing::{Sim, restart_from_xid};
+use inkling_storage::engine::{CheckpointKind, Engine};
+use inkling_storage::ids::Xid;
+use inkling_storage::vfs::{Fault, MAY_TAKE_SPACE, Op, TAKES_SPACE};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What the tables hold: name to rows of (id, v, w).
+type Tables = BTreeMap<String, Vec<(i32, i32, String)>>;
+
+enum Step {
+    /// Statements of one transaction, or a single one.
+    Sql(&'static [&'static str]),
+    Checkpoint,
+    /// The background writer's round, and what the log's writer does next.
+    Background,
+}
+
+use Step::{Background, Checkpoint, Sql};
+
+/// Tables that a crash empties.
+const UNLOGGED: [&str; 2] = ["u", "u2"];
+
+const MAKE: &[&str] = &[
+    "create table a (id int primary key, v int not null, w text)",
+    "create index a_v on a (v, w)",
+    "create table b (id int primary key, v int, w text)",
+    "create table gone (id int primary key, v int, w text)",
+    "create unlogged table u (id int primary key, v int, w text)",
+    "insert into a select n, n % 10, repeat('a', 50) from generate_series(1, 40) n",
+    "insert into b select n, n, repeat('b', 300) from generate_series(1, 60) n",
+    "insert into gone select n, n, 'x' from generate_series(1, 60) n",
+    "insert into u select n, n, 'u' from generate_series(1, 20) n",
+];
+
+/// A text that does not compress.
+macro_rules! noise {
+    ($seed:literal, $count:literal) => {
+        concat!(
+            "(select string_agg(md5((", $seed, " + i)::text), '') from generate_series(1, ",
+            $count, ") i)"
+        )
+    };
+}
+
+const WORK: &[Step] = &[
+    Sql(&["insert into a select n, n % 7, repeat('c', 100) from generate_series(41, 160) n"]),
+    // Wide keys: the index splits and grows a level.
+    Sql(&["insert into a select n, n % 3, md5(n::text) || repeat('k', 900) \
+           from generate_series(161, 230) n"]),
+    Sql(&[concat!("insert into b select 100, 1, ", noise!(7, 700))]),
+    Sql(&["set synchronous_commit = off"]),
+    Sql(&["update a set v = v + 1 where id % 2 = 0"]),
+    Sql(&["set synchronous_commit = on"]),
+    Checkpoint,
+    Sql(&[
+        "begin",
+        "insert into b select n, n, repeat('d', 1500) from generate_series(101, 115) n",
+        "savepoint s",
+        "update b set w = w || 'e' where id > 105",
+        "rollback to savepoint s",
+        "delete from b where id = 101",
+        "insert into u select n, n, 'both' from generate_series(21, 25) n",
+        "commit",
+    ]),
+    Sql(&["create table c (id int primary key, v int, w text)"]),
+    Sql(&["insert into c select id, v, w from a where id < 60"]),
+    Sql(&["create index c_w on c (w, id)"]),
+    Sql(&["create unlogged table u2 (id int primary key, v int, w text)"]),
+    Sql(&["insert into u2 select n, n, repeat('u', 500) from generate_series(1, 40) n"]),
+    Background,
+    Sql(&["drop table gone"]),
+    Sql(&["truncate b"]),
+    Sql(&["insert into b select n, n, repeat('f', 200) from generate_series(1, 100) n"]),
+    Sql(&["delete from a where id > 100"]),
+    Sql(&["vacuum a"]),
+    Checkpoint,
+    Sql(&["alter table b add column more int default 5"]),
+    Sql(&["begin", "drop table c", "create table c (id int, v int, w text)", "commit"]),
+    Sql(&["update b set v = v * 2, w = w || 'g'"]),
+    Background,
+    Checkpoint,
+];
+
+fn options() -> Options {
+    Options::new().set("lock_timeout", "1ms").expect("a setting")
+}
+
+fn open(sim: &Sim) -> Result<Database> {
+    let (engine, _) = sim.try_open()?;
+    Database::over(engine, options())
+}
+
+fn tables(session: &mut Session) -> Result<Tables> {
+    let mut found = Tables::new();
+    let names = "select relname from pg_class where relkind = 'r' and relnamespace = 2200";
+    for row in session.query(names, &[])? {
+        let name: String = row.get(0)?;
+        let mut rows = Vec::new();
+        for row in session.query(&format!("select id, v, w from {name} order by id"), &[])? {
+            rows.push((row.get(0)?, row.get(1)?, row.get(2)?));
+        }
+        found.insert(name, rows);
+    }
+    Ok(found)
+}
+
+/// What a crash leaves of these tables.
+fn after_crash(tables: &Tables) -> Tables {
+    let mut left = tables.clone();
+    for name in UNLOGGED {
+        if let Some(rows) = left.get_mut(name) {
+            rows.clear();
+        }
+    }
+    left
+}
+
+/// A step's outcome. A block that failed is rolled back, which never fails.
+fn perform(step: &Step, engine: &Arc<Engine>, session: &mut Session) -> Result<()> {
+    match step {
+        Checkpoint => engine.checkpoint(CheckpointKind::Immediate).map(drop)?,
+        Background => {
+            engine.background_round()?;
+            engine.wal.run_writer_once().map(drop)?;
+        }
+        Sql(statements) => {
+            for sql in *statements {
+                if let Err(e) = session.execute(sql, &[]) {
+                    if session.in_transaction() {
+                        session.execute("rollback", &[]).expect("a rollback needs no space");
+                    }
+                    return Err(e);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The disk that every run starts from: just before the commit log's next file.
+fn prepared(seed: u64) -> Sim {
+    let mut sim = Sim::new(seed);
+    sim.options.shared_buffers_bytes = 64 * 8192;
+    sim.options.wal.segment_size = 128 << 10;
+    sim.options.wal.recycle_segments = 1;
+    let db = open(&sim).expect("made");
+    let mut session = db.session().expect("a session");
+    for sql in MAKE {
+        session.execute(sql, &[]).expect(sql);
+    }
+    // A page of the commit log has 32,256 transactions, a file 32 pages.
+    let next_file = 32 * 32_256;
+    restart_from_xid(db.engine(), Xid::new(next_file - 12)).expect("written");
+    drop(session);
+    let after = sim.crash(seed);
+    drop(db);
+    // A clean start from here on, as little as possible to replay.
+    open(&after).expect("recovered").close().expect("closed");
+    after
+}
+
+/// The states of the tables before and after each step, without any fault.
+fn reference(base: &Sim) -> Vec<Tables> {
+    let sim = base.crash(1);
+    let db = open(&sim).expect("opened");
+    let mut session = db.session().expect("a session");
+    // What a crash would have emptied is filled again, first of all.
+    let mut states = vec![tables(&mut session).expect("read")];
+    for (at, step) in WORK.iter().enumerate() {
+        perform(step, db.engine(), &mut session).unwrap_or_else(|e| panic!("step {at}: {e}"));
+        states.push(tables(&mut session).expect("read"));
+    }
+    states
+}
+
+/// How many calls of these kinds the workload makes.
+fn calls(base: &Sim, kinds: &[Op]) -> u64 {
+    let sim = base.crash(1);
+    let db = open(&sim).expect("opened");
+    let count = || kinds.iter().map(|op| sim.disk.calls(*op)).sum::<u64>();
+    let before = count();
+    let mut session = db.session().expect("a session");
+    for step in WORK {
+        perform(step, db.engine(), &mut session).expect("no fault is planned");
+    }
+    count() - before
+}
+
+/// One run of the workload, with one shortage of space in it.
+struct Run<'a> {
+    sim: Sim,
+    states: &'a [Tables],
+    what: String,
+    /// The last state that a crash may not undo.
+    durable: usize,
+    sync: bool,
+    /// Where the shortage was met.
+    met: BTreeSet<String>,
+}
+
+/// The kind of file, for the list of places that were met.
+fn place(op: Op, path: &str) -> String {
+    let kind = match path.split('/').next() {
+        Some("pg_wal") if path.ends_with("new-segment") => "new segment",
+        Some("pg_wal") => "segment",
+        Some("pg_xact") => "commit log",
+        Some("global") => "control file",
+        Some("base") if path.ends_with("_fsm") => "free space map",
+        Some("base") if path.ends_with("_vm") => "visibility map",
+        Some("base") if path.ends_with("_init") => "init fork",
+        Some("base") => "relation",
+        _ => path,
+    };
+    format!("{op:?} {kind}")
+}
+
+impl Run<'_> {
+    fn note(&mut self, at: usize, step: &Step) {
+        match step {
+            Sql(["set synchronous_commit = off"]) => self.sync = false,
+            Sql(["set synchronous_commit = on"]) => self.sync = true,
+            // A checkpoint makes everything before it durable.
+            Checkpoint => self.durable = at + 1,
+            Sql(_) if self.sync => self.durable = at + 1,
+            _ => {}
+        }
+    }
+
+    /// The step failed, and rightly so.
+    fn check_refusal(&mut self, at: usize, e: &inkling::Error) {
+        let what = &self.what;
+        assert_eq!(e.state.code(), "53100", "{what}, step {at}: {e} {:?}", e.get_detail());
+        let failed = self.sim.disk.failures();
+        let named = failed.iter().any(|(_, path)| e.message().contains(path));
+        assert!(named, "{what}, step {at}: {e} names none of {failed:?}");
+    }
+
+    /// What a power failure at this moment would leave is one of the states up to `newest`.
+    fn check_crash(&self, newest: usize, seed: u64) {
+        let after = self.sim.crash(seed);
+        let db = open(&after).unwrap_or_else(|e| panic!("{}: recovery: {e}", self.what));
+        let found = tables(&mut db.session().expect("a session")).expect("readable");
+        let fits = (self.durable..=newest).any(|at| after_crash(&self.states[at]) == found);
+        assert!(fits, "{}: {} .. {newest} after a crash: {found:?}", self.what, self.durable);
+        let report = inkling::check::check(db.sql()).expect("checked");
+        assert!(report.is_clean(), "{}: {:?}", self.what, report.problems);
+    }
+
+    /// Runs the workload; true: some step was refused.
+    fn go(&mut self, fault: Fault, seed: u64) -> bool {
+        let db = open(&self.sim).expect("opened");
+        let mut session = db.session().expect("a session");
+        self.sim.disk.inject(fault);
+        let mut refused = false;
+        for (at, step) in WORK.iter().enumerate() {
+            let mut outcome = perform(step, db.engine(), &mut session);
+            if let Err(e) = &outcome {
+                self.check_refusal(at, e);
+                refused = true;
+                // Still no space: the same, or it gets through.
+                self.check_crash(at, seed);
+                outcome = perform(step, db.engine(), &mut session);
+                if let Err(e) = &outcome {
+                    self.check_refusal(at, e);
+                }
+            }
+            if refused {
+                self.sim.disk.clear_faults();
+            }
+            if outcome.is_err() {
+                let found = tables(&mut session).expect("readable");
+                assert!(found == self.states[at], "{}, step {at} left something", self.what);
+                perform(step, db.engine(), &mut session)
+                    .unwrap_or_else(|e| panic!("{}, step {at} with space: {e}", self.what));
+            }
+            self.note(at, step);
+        }
+        self.sim.disk.clear_faults();
+        for (op, path) in self.sim.disk.failures() {
+            self.met.insert(place(op, &path));
+        }
+        let found = tables(&mut session).expect("readable");
+        assert!(found == self.states[WORK.len()], "{}: the end", self.what);
+        self.check_crash(WORK.len(), seed + 1);
+        refused
+    }
+}
+
+/// Every n, or every so many of them.
+fn every_call(kinds: &[Op], fault: impl Fn(u64) -> Fault, must_meet: &[&str], step: u64) {
+    let base = prepared(3);
+    let states = reference(&base);
+    let all = calls(&base, kinds);
+    let mut met = BTreeSet::new();
+    let mut refused = 0;
+    for n in (1..=all).step_by(from_env("INKLING_SPACE_STEP", step) as usize) {
+        let mut run = Run {
+            sim: base.crash(1),
+            states: &states,
+            what: format!("call {n} of {all}"),
+            durable: 0,
+            sync: true,
+            met: BTreeSet::new(),
+        };
+        refused += u64::from(run.go(fault(n), n));
+        assert!(!run.met.is_empty(), "call {n} of {all} was never made");
+        met.append(&mut run.met);
+    }
+    println!("{all} calls, {refused} runs with a refusal, met: {met:?}");
+    for place in must_meet {
+        assert!(met.contains(*place), "{place} was never met: {met:?}");
+    }
+}
+
+#[test]
+fn every_call_that_takes_space_may_fail_for_a_while() {
+    let must_meet = [
+        "Create new segment",
+        "Allocate new segment",
+        "Rename new segment",
+        "Create commit log",
+        "Extend commit log",
+        "Create relation",
+        "Allocate relation",
+        "Create init fork",
+    ];
+    every_call(&TAKES_SPACE, |n| Fault::full(&TAKES_SPACE).nth(n).forever(), &must_meet, 1);
+}
+
+#[test]
+fn every_write_may_find_the_disk_full() {
+    let must_meet = [
+        "Write segment",
+        "Write new segment",
+        "Write commit log",
+        "Write relation",
+        "Write control file",
+    ];
+    let some = |n| Fault::full(&MAY_TAKE_SPACE).nth(n).times(1 + n % 7);
+    every_call(&MAY_TAKE_SPACE, some, &must_meet, 1);
+}
