@@ -5,11 +5,12 @@ PORT ?= 5432
 HOST ?= 127.0.0.1
 DATA ?= ./data
 
-.PHONY: help run test build deps test-deps lint unit doc models bench
+.PHONY: help run test nightly build deps test-deps lint unit doc models bench
 
 help:
 	@echo 'make run      build and serve ./data on $(HOST):$(PORT)'
 	@echo 'make test     everything that CI runs'
+	@echo 'make nightly  the crash loops at length (CRASHES=10000)'
 	@echo 'make bench    throughput against PostgreSQL on this machine, in one run'
 	@echo 'make lint     formatting, clippy'
 	@echo 'make models   model checks of the concurrent kernels'
@@ -40,6 +41,13 @@ unit: deps
 	cargo test --workspace
 
 test: test-deps lint unit
+
+# The seed of a chain that fails is printed; INKLING_CRASH_SEED=... runs that chain alone.
+CRASHES ?= 10000
+nightly: test-deps
+	INKLING_CRASHES=$(CRASHES) INKLING_KILLS=25 cargo test --release -p inkling \
+	  --test crash_loop --test durability_loop --test durability_kill --test no_space \
+	  --test failed_writes --test torn_pages --test pgbench
 
 doc: deps
 	cargo doc --workspace --no-deps --document-private-items

@@ -57,9 +57,6 @@ const SESSION_MAX_LOSS: u64 = 200_000;
 /// What a table promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Promise {
-    Sync,
-    /// Microseconds.
-    Async(u64),
     /// What the session says.
     Inherit,
     Unlogged,
@@ -156,6 +153,8 @@ impl Chain {
         let mut sim = Sim::new(random.next_u64());
         sim.options.shared_buffers_bytes = (40 + random.below(100) as usize) * 8192;
         sim.options.wal.segment_size = 64 << 10;
+        // Commits wait for the log's writer, which runs when the chain lets it.
+        sim.options.wal.driven_writer = true;
         // It would hide a deadline that was missed.
         sim.options.wal.flush_after = 0;
         Chain {
@@ -200,14 +199,15 @@ impl Chain {
     }
 
     fn make_tables(&mut self, db: &Database) {
-        let mut session = db.session().expect("a session");
+        let mut client = Client::new(db.sql()).expect("a session");
         for table in TABLES {
             let keep = self.planted == Planted::KeptUnlogged;
             let kind = if table.promise == Promise::Unlogged && !keep { "unlogged" } else { "" };
             let (name, options) = (table.name, table.options);
             let sql = format!("create {kind} table {name} (id int primary key, v int) {options}");
-            session.execute(&sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e}"));
+            client.run(&sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
         }
+        client.told(|| drop(db.engine().wal.run_writer_once())).expect("told");
     }
 
     // ---- time --------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ impl Chain {
             match self.random.below(10) {
                 0..=4 => self.write(who as i64, actor)?,
                 5..=7 => self.read(actor)?,
-                _ => self.tell(actor)?,
+                _ => self.tell(db, actor)?,
             }
         }
         Ok(())
@@ -395,10 +395,8 @@ impl Chain {
         let mut loss = None;
         for table in TABLES.iter().filter(|t| names.contains(&t.name)) {
             let max = match table.promise {
-                Promise::Sync => return Level::Sync,
                 Promise::Inherit if session_sync => return Level::Sync,
                 Promise::Inherit => SESSION_MAX_LOSS,
-                Promise::Async(max) => max,
                 Promise::Unlogged => continue,
             };
             loss = Some(loss.map_or(max, |least: u64| least.min(max)));
@@ -441,9 +439,10 @@ impl Chain {
     }
 
     /// The answers leave.
-    fn tell(&mut self, actor: &mut Actor) -> Result<(), PowerOff> {
+    fn tell(&mut self, db: &Database, actor: &mut Actor) -> Result<(), PowerOff> {
         if self.planted != Planted::ToldEarly {
-            actor.client.told().map_err(|e| self.failed("barrier", &e))?;
+            let writer = || drop(db.engine().wal.run_writer_once());
+            actor.client.told(writer).map_err(|e| self.failed("barrier", &e))?;
         }
         self.told = self.told.max(std::mem::take(&mut actor.pending));
         self.trace.push(format!("   told up to {}", self.told));
@@ -460,7 +459,7 @@ impl Chain {
             let into = if is_logged(table.name) { &mut logged } else { &mut unlogged };
             into.extend(rows.iter().map(|r| ((table.name, int(&r[0])), int(&r[1]))));
         }
-        client.told().expect("told");
+        client.told(|| drop(db.engine().wal.run_writer_once())).expect("told");
         (logged, unlogged)
     }
 

@@ -23,7 +23,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-const ROUNDS: i32 = 12;
+const ROUNDS: i32 = 30;
 
 fn open(sim: &Sim) -> inkling::Result<Database> {
     let (engine, _) = sim.try_open()?;
@@ -51,7 +51,7 @@ fn contents(db: &Database) -> inkling::Result<(i32, i64, i64, i64)> {
     let round = session.query("select round from last", &[])?.scalar::<i32>()?;
     let row = session.query_one("select count(*), sum(v), sum(length(w)) from t", &[])?;
     // The same by the index.
-    let by_key = "select count(*) from generate_series(1, 13000) n \
+    let by_key = "select count(*) from generate_series(1, 31000) n \
                   where exists (select 1 from t where t.id = n)";
     assert_eq!(session.query(by_key, &[])?.scalar::<i64>()?, row.get::<i64>(0)?, "by the index");
     Ok((round, row.get(0)?, row.get(1)?, row.get(2)?))

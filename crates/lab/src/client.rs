@@ -91,7 +91,7 @@ impl Client {
     pub fn wal_position(&mut self) -> Result<u64, LabError> {
         let sql = "select pg_current_wal_insert_lsn()";
         let text = self.value(sql)?;
-        lsn(&text).ok_or_else(|| self.unexpected(sql, format!("\"{text}\""), "a log position"))
+        parse_lsn(&text).ok_or_else(|| self.unexpected(sql, format!("\"{text}\""), "a log position"))
     }
 
     /// What the server calls itself.
@@ -105,7 +105,7 @@ impl Client {
 }
 
 /// `1/2A` as a number.
-fn lsn(text: &str) -> Option<u64> {
+pub(crate) fn parse_lsn(text: &str) -> Option<u64> {
     let (high, low) = text.split_once('/')?;
     let part = |t| u32::from_str_radix(t, 16).ok().map(u64::from);
     Some(part(high)? << 32 | part(low)?)
@@ -113,14 +113,14 @@ fn lsn(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::lsn;
+    use super::parse_lsn;
 
     #[test]
     fn positions_in_the_log() {
-        assert_eq!(lsn("0/0"), Some(0));
-        assert_eq!(lsn("1/2A"), Some((1 << 32) + 42));
-        assert_eq!(lsn("12"), None);
-        assert_eq!(lsn("1/x"), None);
-        assert_eq!(lsn("1/123456789"), None);
+        assert_eq!(parse_lsn("0/0"), Some(0));
+        assert_eq!(parse_lsn("1/2A"), Some((1 << 32) + 42));
+        assert_eq!(parse_lsn("12"), None);
+        assert_eq!(parse_lsn("1/x"), None);
+        assert_eq!(parse_lsn("1/123456789"), None);
     }
 }

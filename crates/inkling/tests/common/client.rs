@@ -86,9 +86,12 @@ impl Client {
     }
 
     /// The answer barrier: on success the client knows everything that was executed so far.
-    pub fn told(&mut self) -> Result<()> {
+    /// `writer` does what the log's writer does next.
+    pub fn told(&mut self, mut writer: impl FnMut()) -> Result<()> {
         while let Some(flush) = self.session.answer_barrier()? {
-            flush.block();
+            while !flush.is_ready() {
+                writer();
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@
 #![allow(dead_code)]
 
 pub mod client;
+pub mod workload;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};

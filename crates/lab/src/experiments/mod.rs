@@ -5,6 +5,7 @@ mod checkpoint_cost;
 mod durability_mix;
 mod first_scan;
 mod mix_report;
+mod recovery;
 mod status_path;
 mod tpcb;
 mod unlogged;
@@ -23,6 +24,7 @@ static ALL: &[&dyn Experiment] = &[
     &wal_flush::WalFlush,
     &durability_mix::DurabilityMix,
     &checkpoint_cost::CheckpointCost,
+    &recovery::Recovery,
 ];
 
 /// Every experiment, in the order in which they are told.

@@ -47,6 +47,11 @@ impl Loaded {
     pub fn subject(&self) -> &Subject {
         self.installed.subject()
     }
+
+    /// Starts its server as it is.
+    pub fn start(&self) -> Result<Server, LabError> {
+        self.installed.start(&self.settings)
+    }
 }
 
 /// What one run gave.

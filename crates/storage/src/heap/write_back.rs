@@ -13,15 +13,15 @@
 //!   (semantics 17). "Aborted" is set whenever the abort is final.
 //! - B2. The all-visible flag is set when every tuple's inserter committed durably at or before the
 //!   horizon and no deletion counts or may count. Every snapshot in use or to come is at or
-//!   after the horizon, so to all of them the page is what the flag says. The bit in the
-//!   visibility map is another matter: setting that takes a record, and is vacuum's.
+//!   after the horizon, so to all of them the page is what the flag says. A page with dead line
+//!   pointers does not get it (rule V1 of `vmap.rs`). The bit in the visibility map is another matter: setting that takes a record, and is vacuum's.
 //! - B3. What redo does to such a page is right, because every operation that changes xmin or xmax
 //!   clears the hints about it, and every one that changes what is visible clears the flag,
 //!   whether or not memory had them ([`super::ops`]).
 
 use super::counters::VisTotals;
 use super::hints::HintPolicy;
-use super::page::{self, ALL_VISIBLE, HeaderMut};
+use super::page::{self, ALL_VISIBLE, HeaderMut, Line};
 use super::tuple::TupleRef;
 use super::visibility::ALWAYS;
 use crate::ids::{Lsn, Xid};
@@ -83,10 +83,13 @@ pub fn prepare_copy(
     let base = copy.base();
     let horizon = txns.recent_horizon();
     let mut fates = Fates { txns, flushed, last: (Xid::INVALID, Fate::Open) };
-    let (mut set, mut tuples) = (0u64, 0u32);
+    let (mut set, mut tuples, mut dead) = (0u64, 0u32, false);
     let mut since = Some(ALWAYS);
     for slot in page::slots(copy) {
-        let Some(t) = page::tuple(copy, slot) else { continue };
+        let Some(t) = page::tuple(copy, slot) else {
+            dead |= page::line(copy, slot) == Some(Line::DEAD);
+            continue;
+        };
         tuples += 1;
         let (hints, from) = hints_of(&mut fates, &t, base);
         since = since.zip(from).map(|(a, b)| a.max(b)).filter(|since| *since <= horizon);
@@ -101,7 +104,9 @@ pub fn prepare_copy(
     totals.note_write_back(set);
     match since {
         Some(since) if tuples > 0 => {
-            copy.set_flags(copy.flags() | ALL_VISIBLE);
+            if !dead {
+                copy.set_flags(copy.flags() | ALL_VISIBLE);
+            }
             since
         }
         _ => Lsn::INVALID,

@@ -220,6 +220,7 @@ impl Wal {
         );
         let (capacity, margin) = (options.buffer_size, options.safety_margin);
         let background = options.background_writer;
+        let served = background || options.driven_writer;
         let shared = Arc::new(Shared {
             kernel: Kernel::new(start.raw(), capacity, disk_end, margin, device),
             segments: Segments::new(vfs, &options, disk_end),
@@ -232,7 +233,7 @@ impl Wal {
             write_retry: AtomicU64::new(0),
             on_shortage: OnceLock::new(),
             stop: AtomicBool::new(false),
-            writer_runs: AtomicBool::new(background),
+            writer_runs: AtomicBool::new(served),
         });
         let writer = if background { Some(spawn_writer(&shared)?) } else { None };
         Ok(Arc::new(Wal { shared, writer: Mutex::new(writer) }))

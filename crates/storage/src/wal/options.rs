@@ -31,6 +31,9 @@ pub struct WalOptions {
     /// Whether `open` starts the writer thread. Without it `flush` does all the work, inline, and
     /// a simulation calls `run_writer_once`.
     pub background_writer: bool,
+    /// Without that thread: whoever waits for a flush waits until the caller has run the writer
+    /// (`run_writer_once`), as he would for the thread. Blocking flushes work inline all the same.
+    pub driven_writer: bool,
 }
 
 /// The smallest and the largest segment.
@@ -68,6 +71,7 @@ impl Default for WalOptions {
             safety_margin: 1 << 20,
             compression: WalCompression::Off,
             background_writer: true,
+            driven_writer: false,
         }
     }
 }
