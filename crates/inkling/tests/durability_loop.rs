@@ -425,8 +425,11 @@ impl Chain {
             };
         }
         let about = |n: &str, id: i64| n == name && by_key.is_none_or(|key| key == id);
-        let expected: BTreeMap<i64, i64> =
-            expected.iter().filter(|((n, i), _)| about(n, *i)).map(|((_, i), v)| (*i, *v)).collect();
+        let expected: BTreeMap<i64, i64> = expected
+            .iter()
+            .filter(|((n, i), _)| about(n, *i))
+            .map(|((_, i), v)| (*i, *v))
+            .collect();
         assert_eq!(found, expected, "{name} {condition}\n{}", self.story());
         let met = self.commits[..seen].iter().rposition(|c| {
             c.level == Level::Sync && c.changes.iter().any(|(n, id, _)| about(n, *id))
@@ -500,7 +503,11 @@ impl Chain {
         }
         let db = self.open();
         let (logged, unlogged) = self.read_all(&db);
-        assert!(unlogged.is_empty(), "crash {number}: unlogged rows {unlogged:?}\n{}", self.story());
+        assert!(
+            unlogged.is_empty(),
+            "crash {number}: unlogged rows {unlogged:?}\n{}",
+            self.story()
+        );
         self.compare(number, &logged, promised);
         self.unlogged.clear();
         self.trace.clear();
@@ -573,7 +580,9 @@ fn run_chains(first: u64, crashes: u64) {
 fn chains(first: u64) {
     match std::env::var_os("INKLING_CRASH_SEED") {
         Some(_) if first > 1 => {}
-        Some(_) => drop(Chain::new(from_env("INKLING_CRASH_SEED", 0), Planted::Nothing).run_chain()),
+        Some(_) => {
+            drop(Chain::new(from_env("INKLING_CRASH_SEED", 0), Planted::Nothing).run_chain())
+        }
         None => run_chains(first, from_env("INKLING_CRASHES", 2000) / 4),
     }
 }

@@ -91,7 +91,8 @@ impl Client {
     pub fn wal_position(&mut self) -> Result<u64, LabError> {
         let sql = "select pg_current_wal_insert_lsn()";
         let text = self.value(sql)?;
-        parse_lsn(&text).ok_or_else(|| self.unexpected(sql, format!("\"{text}\""), "a log position"))
+        parse_lsn(&text)
+            .ok_or_else(|| self.unexpected(sql, format!("\"{text}\""), "a log position"))
     }
 
     /// What the server calls itself.

@@ -47,8 +47,11 @@ const MAKE: &[&str] = &[
 macro_rules! noise {
     ($seed:literal, $count:literal) => {
         concat!(
-            "(select string_agg(md5((", $seed, " + i)::text), '') from generate_series(1, ",
-            $count, ") i)"
+            "(select string_agg(md5((",
+            $seed,
+            " + i)::text), '') from generate_series(1, ",
+            $count,
+            ") i)"
         )
     };
 }

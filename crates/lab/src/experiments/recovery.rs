@@ -88,11 +88,7 @@ impl Experiment for Recovery {
             }
         }
         let rate = report.median(RATES, subjects[0].name(), RATE);
-        report.goals.push(Goal::new(
-            "MB of log a second",
-            rate,
-            Bound::AtLeast(GOAL_MB_A_SECOND),
-        ));
+        report.goals.push(Goal::new("MB of log a second", rate, Bound::AtLeast(GOAL_MB_A_SECOND)));
         Ok(report)
     }
 }

@@ -157,7 +157,11 @@ impl Session {
                 Ok(None)
             }
             Some(handle) => {
-                wal.check_poisoned()?;
+                if let Err(e) = wal.check_poisoned() {
+                    // The client learns of it now. What it reads from here on has its own barrier.
+                    self.barrier = Lsn::INVALID;
+                    return Err(e.into());
+                }
                 self.held_back = true;
                 Ok(Some(handle))
             }

@@ -73,7 +73,8 @@ impl SegmentDevice {
         let segment = self.segment(at)?;
         let offset = at % size;
         let written = segment.file.write_at(bytes, offset);
-        written.map_err(|e| StorageError::io("write to file", segment_path(segment.segno, size), e))?;
+        written
+            .map_err(|e| StorageError::io("write to file", segment_path(segment.segno, size), e))?;
         let end = offset + bytes.len() as u64;
         segment.unhinted = Some((segment.unhinted.map_or(offset, |(from, _)| from), end));
         segment.dirty = true;

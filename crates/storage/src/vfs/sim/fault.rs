@@ -27,8 +27,7 @@ pub enum Op {
 const OPS: usize = Op::Extend as usize + 1;
 
 /// What needs space on a file system that overwrites in place.
-pub const TAKES_SPACE: [Op; 5] =
-    [Op::Create, Op::Extend, Op::Allocate, Op::Rename, Op::CreateDir];
+pub const TAKES_SPACE: [Op; 5] = [Op::Create, Op::Extend, Op::Allocate, Op::Rename, Op::CreateDir];
 /// What needs space on one that does not: every write as well.
 pub const MAY_TAKE_SPACE: [Op; 5] =
     [Op::Create, Op::Write, Op::Allocate, Op::Rename, Op::CreateDir];
