@@ -57,6 +57,9 @@ const SESSION_MAX_LOSS: u64 = 200_000;
 /// What a table promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Promise {
+    Sync,
+    /// Microseconds.
+    Async(u64),
     /// What the session says.
     Inherit,
     Unlogged,
@@ -74,7 +77,10 @@ const fn table(name: &'static str, promise: Promise, options: &'static str) -> T
 
 const TABLES: &[Table] = &[
     table("plain", Promise::Inherit, ""),
-    table("other", Promise::Inherit, ""),
+    table("said", Promise::Inherit, "with (durability = inherit)"),
+    table("strict", Promise::Sync, "with (durability = sync)"),
+    table("fast", Promise::Async(50_000), "with (durability = async, max_loss = '50ms')"),
+    table("slow", Promise::Async(400_000), "with (durability = async, max_loss = '400ms')"),
     table("fleeting", Promise::Unlogged, ""),
 ];
 
@@ -90,10 +96,20 @@ enum Planted {
     WriterSleeps,
     /// The unlogged table is an ordinary one.
     KeptUnlogged,
+    /// The tables say nothing: the session alone decides.
+    SessionDecides,
+    /// Readers who asked for durable answers only did not.
+    ReadsAnything,
 }
 
-const PLANTED: [Planted; 4] =
-    [Planted::ToldEarly, Planted::ReadEarly, Planted::WriterSleeps, Planted::KeptUnlogged];
+const PLANTED: [Planted; 6] = [
+    Planted::ToldEarly,
+    Planted::ReadEarly,
+    Planted::WriterSleeps,
+    Planted::KeptUnlogged,
+    Planted::SessionDecides,
+    Planted::ReadsAnything,
+];
 
 /// Rows by table and id.
 type State = BTreeMap<(&'static str, i64), i64>;
@@ -126,6 +142,7 @@ struct Actor {
     /// REPEATABLE READ: how many commits its snapshot sees, once it has one.
     snapshot: Option<Option<usize>>,
     sync: bool,
+    read_durable: bool,
     changes: Vec<Change>,
     /// Commits that must survive if what was executed is told: how many.
     pending: usize,
@@ -203,7 +220,9 @@ impl Chain {
         for table in TABLES {
             let keep = self.planted == Planted::KeptUnlogged;
             let kind = if table.promise == Promise::Unlogged && !keep { "unlogged" } else { "" };
-            let (name, options) = (table.name, table.options);
+            let name = table.name;
+            let silent = self.planted == Planted::SessionDecides;
+            let options = if silent { "" } else { table.options };
             let sql = format!("create {kind} table {name} (id int primary key, v int) {options}");
             client.run(&sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
         }
@@ -257,7 +276,9 @@ impl Chain {
         for _ in 0..SESSIONS {
             let client = Client::new(db.sql()).map_err(|e| self.failed("session", &e))?;
             let (changes, snapshot) = (Vec::new(), None);
-            actors.push(Actor { client, open: false, snapshot, sync: true, changes, pending: 0 });
+            let (open, sync, read_durable) = (false, true, false);
+            let pending = 0;
+            actors.push(Actor { client, open, snapshot, sync, read_durable, changes, pending });
         }
         for _ in 0..10 + self.random.below(60) {
             if self.chance(20) {
@@ -292,6 +313,7 @@ impl Chain {
             actor.sync = self.chance(50);
             let level = if actor.sync { "on" } else { "off" };
             self.run(actor, &format!("set synchronous_commit = {level}"))?;
+            self.choose_reads(actor)?;
             if self.chance(50) {
                 let repeatable = self.chance(40);
                 let modes = if repeatable { " isolation level repeatable read" } else { "" };
@@ -395,6 +417,8 @@ impl Chain {
         let mut loss = None;
         for table in TABLES.iter().filter(|t| names.contains(&t.name)) {
             let max = match table.promise {
+                Promise::Sync => return Level::Sync,
+                Promise::Async(max) => max,
                 Promise::Inherit if session_sync => return Level::Sync,
                 Promise::Inherit => SESSION_MAX_LOSS,
                 Promise::Unlogged => continue,
@@ -404,12 +428,25 @@ impl Chain {
         loss.map_or(Level::Nothing, |loss| Level::By(self.now() + loss))
     }
 
+    /// Whether the session's answers wait for asynchronous commits, too.
+    fn choose_reads(&mut self, actor: &mut Actor) -> Result<(), PowerOff> {
+        if self.chance(25) {
+            actor.read_durable = self.chance(50);
+            let on = actor.read_durable && self.planted != Planted::ReadsAnything;
+            self.run(actor, &format!("set read_durable = {}", if on { "on" } else { "off" }))?;
+        }
+        Ok(())
+    }
+
     /// Reads, compares with the model, and remembers what telling it would promise.
     fn read(&mut self, actor: &mut Actor) -> Result<(), PowerOff> {
         let table = &TABLES[self.random.below(TABLES.len() as u64) as usize];
         let name = table.name;
         let by_key = self.chance(50).then(|| self.random.below(IDS) as i64);
         let condition = by_key.map_or(String::new(), |id| format!("where id = {id}"));
+        if !actor.open {
+            self.choose_reads(actor)?;
+        }
         self.take_snapshot(actor);
         let rows = self.run(actor, &format!("select id, v from {name} {condition}"))?;
         let found: BTreeMap<i64, i64> = rows.iter().map(|r| (int(&r[0]), int(&r[1]))).collect();
@@ -431,9 +468,14 @@ impl Chain {
             .map(|((_, i), v)| (*i, *v))
             .collect();
         assert_eq!(found, expected, "{name} {condition}\n{}", self.story());
-        let met = self.commits[..seen].iter().rposition(|c| {
-            c.level == Level::Sync && c.changes.iter().any(|(n, id, _)| about(n, *id))
-        });
+        let counts = |level: Level| match level {
+            Level::Sync => true,
+            Level::By(_) => actor.read_durable,
+            Level::Nothing => false,
+        };
+        let met = self.commits[..seen]
+            .iter()
+            .rposition(|c| counts(c.level) && c.changes.iter().any(|(n, id, _)| about(n, *id)));
         actor.pending = actor.pending.max(met.map_or(0, |at| at + 1));
         if self.planted == Planted::ReadEarly {
             self.told = self.told.max(actor.pending);

@@ -156,7 +156,6 @@ pub fn prepared(seed: u64) -> Sim {
     let mut sim = Sim::new(seed);
     sim.options.shared_buffers_bytes = 64 * 8192;
     sim.options.wal.segment_size = 128 << 10;
-    sim.options.wal.recycle_segments = 1;
     let db = open(&sim).expect("made");
     let mut session = db.session().expect("a session");
     for sql in MAKE {
