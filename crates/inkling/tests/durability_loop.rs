@@ -621,11 +621,11 @@ fn run_chains(first: u64, crashes: u64) {
 
 fn chains(first: u64) {
     match std::env::var_os("INKLING_CRASH_SEED") {
-        Some(_) if first > 1 => {}
-        Some(_) => {
-            drop(Chain::new(from_env("INKLING_CRASH_SEED", 0), Planted::Nothing).run_chain())
-        }
         None => run_chains(first, from_env("INKLING_CRASHES", 2000) / 4),
+        Some(_) if first == 1 => {
+            Chain::new(from_env("INKLING_CRASH_SEED", 0), Planted::Nothing).run_chain();
+        }
+        Some(_) => {}
     }
 }
 
