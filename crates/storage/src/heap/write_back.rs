@@ -14,7 +14,8 @@
 //! - B2. The all-visible flag is set when every tuple's inserter committed durably at or before the
 //!   horizon and no deletion counts or may count. Every snapshot in use or to come is at or
 //!   after the horizon, so to all of them the page is what the flag says. A page with dead line
-//!   pointers does not get it (rule V1 of `vmap.rs`). The bit in the visibility map is another matter: setting that takes a record, and is vacuum's.
+//!   pointers does not get it (rule V1 of `vmap.rs`). The bit in the visibility map is another
+//!   matter: setting that takes a record, and is vacuum's.
 //! - B3. What redo does to such a page is right, because every operation that changes xmin or xmax
 //!   clears the hints about it, and every one that changes what is visible clears the flag,
 //!   whether or not memory had them ([`super::ops`]).

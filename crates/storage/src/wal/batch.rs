@@ -5,8 +5,8 @@
 //!   records     (at,len) (at,len) (at,len)
 //! ```
 //!
-//! Nothing is copied or allocated for a record; a piece's memory is used again. What ends the log is
-//! what ends it for [`WalReader::next`].
+//! Nothing is copied or allocated for a record; a piece's memory is used again. What ends the log
+//! is what ends it for [`WalReader::next`].
 
 use super::reader::{EndOfLog, WalReader};
 use super::record::{
