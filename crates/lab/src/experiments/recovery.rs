@@ -13,7 +13,7 @@
 
 use super::tpcb::Bench;
 use crate::client::parse_lsn;
-use crate::pgbench::Workload;
+use crate::pgbench::{Script, Workload};
 use crate::report::{Bound, Figure, Goal};
 use crate::subject::{self, Subject};
 use crate::workplace::Workplace;
@@ -70,8 +70,9 @@ impl Experiment for Recovery {
                 report.version(&loaded.name, &server.connect()?.version()?);
                 server.connect()?.execute("checkpoint")?;
                 let (clients, seconds) = (bench.clients, bench.seconds);
-                let load = Workload { clients, seconds, synchronous_commit: "off" };
-                bench.pgbench.tpcb(&work, &server, load)?;
+                let load =
+                    Workload { script: Script::TpcB, clients, seconds, synchronous_commit: "off" };
+                bench.pgbench.run(&work, &server, load)?;
                 server.discard()?;
                 let begun = Instant::now();
                 let server = loaded.start()?;
