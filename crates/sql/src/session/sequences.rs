@@ -125,10 +125,13 @@ fn open(around: &Around, oid: Oid) -> Result<Open> {
     let mut open = definition(around.catalog(), oid)?;
     let locks = &around.db.engine.locks;
     let tag = LockTag::Relation(oid.0);
-    if !locks.try_acquire(around.txn_session.owner(), tag, LockMode::RowExclusive) {
+    let owner = around.txn_session.owner();
+    // A lock from before the statement began was there when it looked at the catalog.
+    let held = locks.holds(owner, &tag, LockMode::RowExclusive);
+    if !held && !locks.try_acquire(owner, tag, LockMode::RowExclusive) {
         return Err(not_to_be_had(&open.table.name));
     }
-    if around.catalog_seen.get() != around.db.catalog.version() {
+    if !held && around.catalog_seen.get() != around.db.catalog.version() {
         // Somebody changed it, perhaps, before the lock was there.
         if around.catalog_version() == CatalogSnapshot::OWN {
             return Err(not_to_be_had(&open.table.name));
