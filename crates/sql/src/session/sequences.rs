@@ -11,8 +11,8 @@
 //!   whoever gives it another file holds a stronger lock, and two files must not both hand out.
 //!   Statements that name the sequence take the lock before they begin and wait for it; a call
 //!   whose argument is computed cannot wait, and fails when the lock is not to be had (55P03).
-//! - A sequence has the durability level of the table whose column owns it (`catalog/durability.rs`):
-//!   who numbers the rows of an asynchronous table waits for no flush.
+//! - A sequence has the durability level of the table whose column owns it
+//!   (`catalog/durability.rs`): who numbers the rows of an asynchronous table waits for no flush.
 //! - Values cached here are gone when the session ends, as in PostgreSQL.
 
 use super::around::Around;

@@ -115,7 +115,7 @@ create table w (id serial primary key, small smallserial, big bigserial, name te
 insert into w (name) values ('a'), ('b');
 insert into w values (default, default, default, 'c') returning *;
 insert into w (name) select 'd' || g from generate_series(1, 3) g;
-table w;
+select * from w order by id;
 copy w (name) from stdin;
 e
 f
@@ -154,12 +154,12 @@ alter table z drop column id;
 alter table z add column id bigserial;
 \d z
 insert into z values (1), (2);
-table z;
+select * from z order by a;
 truncate z;
 insert into z values (3);
 truncate z restart identity;
 insert into z values (4);
-table z;
+select * from z order by a;
 begin;
 truncate z restart identity;
 insert into z values (5) returning id;
@@ -181,7 +181,7 @@ insert into i (id, d, t) overriding user value select 8, 8, 'f' union all select
 insert into i (d, t) values (99, 'h');
 insert into i (d, t) overriding system value values (98, 'i');
 insert into i default values;
-table i;
+select * from i order by t;
 update i set id = 5 where t = 'a';
 update i set id = default where t = 'a';
 update i set d = 5 where t = 'a' returning id, d;

@@ -475,7 +475,7 @@ builtins! { SESSIONS
         stats_reset TIMESTAMPTZ prefetch INT8 hit INT8 skip_init INT8 skip_new INT8 skip_fpw INT8
         skip_rep INT8 wal_distance INT4 block_distance INT4 io_depth INT4
     } = SESSION_SET;
-    9420 inkling_stat_get_checkpointer() RECORD "nv" {
+    9421 inkling_stat_get_checkpointer() RECORD "nv" {
         num_timed INT8 num_requested INT8 num_done INT8 restartpoints_timed INT8
         restartpoints_req INT8 restartpoints_done INT8 write_time FLOAT8 sync_time FLOAT8
         buffers_written INT8 slru_written INT8 stats_reset TIMESTAMPTZ
