@@ -1,7 +1,7 @@
 //! From catalog rows to a [`CatalogSnapshot`].
 //!
-//! Pure: it takes the rows of the system relations in [`LOADED`] as one snapshot saw them and builds
-//! the definitions that sessions work with. A row that contradicts another is an error that names
+//! Pure: it takes the rows of the relations in [`LOADED`] as one snapshot saw them and builds the
+//! definitions that sessions work with. A row that contradicts another is an error that names
 //! it, never a panic: the rows come from disk.
 
 use super::rows::CatalogRow;
