@@ -448,8 +448,24 @@ impl Gate {
     }
 }
 
+/// A gate's handle: a test that fails lets the writer through, who would hold its end up.
+struct Handle(Arc<Gate>);
+
+impl std::ops::Deref for Handle {
+    type Target = Gate;
+    fn deref(&self) -> &Gate {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.hold(false);
+    }
+}
+
 /// With the log's writer as a thread, behind a gate.
-fn gated() -> (World, Arc<Gate>) {
+fn gated() -> (World, Handle) {
     let mut sim = Sim::new(7);
     sim.options.background_threads = true;
     sim.options.wal.background_writer = true;
@@ -463,7 +479,7 @@ fn gated() -> (World, Arc<Gate>) {
     }));
     let mut settings = ServerSettings::default();
     settings.set("wal_writer_delay", "10s", ChangeSource::CommandLine).expect("a setting");
-    (World::on(sim, settings), gate)
+    (World::on(sim, settings), Handle(gate))
 }
 
 const SOON: Duration = Duration::from_millis(100);
