@@ -79,14 +79,28 @@ fn durability() {
 }
 
 #[test]
+fn persistence() {
+    check_script("persistence");
+}
+
+#[test]
 fn refusals() {
     check_script("refusals");
 }
 
 #[test]
 fn every_script_has_a_test() {
-    let tested =
-        ["basics", "cluster", "copy", "durability", "errors", "objects", "refusals", "sequences"];
+    let tested = [
+        "basics",
+        "cluster",
+        "copy",
+        "durability",
+        "errors",
+        "objects",
+        "persistence",
+        "refusals",
+        "sequences",
+    ];
     let mut found: Vec<String> = fs::read_dir(scripts())
         .expect("the scripts")
         .flatten()

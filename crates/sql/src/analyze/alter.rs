@@ -46,6 +46,7 @@ impl Binder<'_> {
         let table = match self.cx.catalog.tables.get(&oid) {
             Some(t) if t.kind == RelationKind::Table => t.clone(),
             _ => {
+                self.refuse_persistence_of(oid, &commands)?;
                 let what = format!("this form of {}", kind.alter_tag());
                 return Err(self.unsupported(&what, -1));
             }
@@ -57,6 +58,24 @@ impl Binder<'_> {
             self.alter_command(c, &table, &mut shape, &mut alter)?;
         }
         Ok(Utility::AlterTable(Box::new(alter)))
+    }
+
+    /// What has no files of its own is neither logged nor unlogged.
+    fn refuse_persistence_of(&self, oid: Oid, commands: &[&AlterTableCmd]) -> Result<()> {
+        let action = match commands.first().map(|c| c.subtype()) {
+            Some(AlterTableType::AtSetLogged) => "SET LOGGED",
+            Some(AlterTableType::AtSetUnLogged) => "SET UNLOGGED",
+            _ => return Ok(()),
+        };
+        let (name, what) =
+            match (self.cx.catalog.tables.get(&oid), self.cx.catalog.indexes.get(&oid)) {
+                (Some(t), _) if t.kind == RelationKind::View => (&t.name, "views"),
+                (None, Some(i)) => (&i.name, "indexes"),
+                _ => return Ok(()),
+            };
+        let message = format!("ALTER action {action} cannot be performed on relation \"{name}\"");
+        let detail = format!("This operation is not supported for {what}.");
+        Err(self.error(State::WRONG_OBJECT_TYPE, message, -1).detail(detail))
     }
 
     fn alter_command(

@@ -7,8 +7,9 @@ use super::from::STORED_PATH;
 use super::node::{self, Node, need, some};
 use super::scope::Binder;
 use super::statement::*;
+use super::target::other_sessions;
 use super::utility::{def_bool, defs};
-use crate::catalog::{Persistence, RelationKind, TableDef};
+use crate::catalog::{RelationKind, TableDef};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{Oid, TypeRef};
 use pg_query::protobuf::{self, DefElem, DropBehavior, ObjectType, RangeVar, RoleSpec};
@@ -62,45 +63,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Where a new relation goes, and how it lives.
-    pub(crate) fn creation_target(&self, r: &RangeVar) -> Result<(TargetSchema, Persistence)> {
-        self.check_database(r)?;
-        let temporary = r.relpersistence == "t" || r.schemaname == "pg_temp";
-        let persistence = match r.relpersistence.as_str() {
-            "u" => Persistence::Unlogged,
-            _ if temporary => Persistence::Temporary,
-            _ => Persistence::Permanent,
-        };
-        if temporary {
-            if !r.schemaname.is_empty() && r.schemaname != "pg_temp" {
-                let message = "cannot create temporary relation in non-temporary schema";
-                return Err(self.error(State::INVALID_TABLE_DEFINITION, message, r.location));
-            }
-            return Ok((TargetSchema::Temporary, Persistence::Temporary));
-        }
-        let schema = if r.schemaname.is_empty() {
-            self.cx.creation_schema.ok_or_else(|| {
-                let message = "no schema has been selected to create in";
-                self.error(State::INVALID_SCHEMA_NAME, message, r.location)
-            })?
-        } else {
-            self.need_schema(&r.schemaname, r.location)?
-        };
-        if self.is_system_schema(schema) && !self.stored {
-            // The bootstrap itself creates there.
-            let bootstrapping = self.cx.creation_schema == Some(schema);
-            if !bootstrapping {
-                let name = self.cx.catalog.schemas.get(&schema).map_or("?", |s| s.name.as_str());
-                let message = format!("permission denied to create \"{name}.{}\"", r.relname);
-                return Err(self
-                    .error(State::INSUFFICIENT_PRIVILEGE, message, -1)
-                    .detail("System catalog modifications are currently disallowed."));
-            }
-        }
-        Ok((TargetSchema::Named(schema), persistence))
-    }
-
-    fn is_system_schema(&self, oid: Oid) -> bool {
+    pub(crate) fn is_system_schema(&self, oid: Oid) -> bool {
         oid == Oid::PG_CATALOG_SCHEMA || oid == Oid::PG_TOAST_SCHEMA
     }
 
@@ -165,8 +128,7 @@ impl Binder<'_> {
             };
             return Err(self.error(State::INVALID_PARAMETER_VALUE, message, -1));
         }
-        let (schema, persistence) = self.creation_target(name)?;
-        if persistence == Persistence::Unlogged {
+        if name.relpersistence == "u" {
             let message = "views cannot be unlogged because they do not have storage";
             return Err(self.error(State::SYNTAX_ERROR, message, -1));
         }
@@ -182,6 +144,8 @@ impl Binder<'_> {
         for (t, c) in query.targets.iter_mut().zip(&columns) {
             t.name = c.name.clone();
         }
+        let (name, notices) = self.view_name(name, &depends_on);
+        let (schema, persistence) = self.creation_target(&name)?;
         if let Some(old) = self.existing(schema, &name.relname) {
             self.check_replaced(s.replace, old, &name.relname, &columns)?;
         }
@@ -196,6 +160,7 @@ impl Binder<'_> {
             text,
             options: Vec::new(),
             depends_on,
+            notices,
         })
     }
 
@@ -547,6 +512,9 @@ impl Binder<'_> {
 
     fn dropped_schema(&self, name: &str) -> Result<Option<Oid>> {
         let oid = self.schema_oid(name, -1)?;
+        if oid.is_some_and(|o| self.cx.catalog.is_temporary_schema(o)) {
+            return Err(self.unsupported("DROP SCHEMA of a temporary schema", -1));
+        }
         if oid.is_some_and(|o| o.0 < Oid::FIRST_USER.0 && o != Oid::PUBLIC_SCHEMA) {
             let message =
                 format!("cannot drop schema {name} because it is required by the database system");
@@ -575,9 +543,8 @@ impl Binder<'_> {
         }
         let Some(oid) = self.find_relation(schema, name, -1)? else {
             let noun = kind.noun();
-            let shown = schema.map_or_else(|| name.to_owned(), |s| format!("{s}.{name}"));
             if !missing_ok {
-                let message = format!("{noun} \"{shown}\" does not exist");
+                let message = format!("{noun} \"{name}\" does not exist");
                 let state = if kind == ObjectKind::Index {
                     State::UNDEFINED_OBJECT
                 } else {
@@ -590,6 +557,11 @@ impl Binder<'_> {
             return Ok(None);
         };
         self.check_kind(oid, kind, name, true)?;
+        if let Some(table) = self.table_behind(oid)
+            && self.is_other_temporary(table)
+        {
+            return Err(other_sessions("drop"));
+        }
         let system =
             self.cx.catalog.tables.get(&oid).is_some_and(|t| t.system) || oid.0 < Oid::FIRST_USER.0;
         if system {
@@ -632,6 +604,7 @@ impl Binder<'_> {
         let mut tables: Vec<Arc<TableDef>> = Vec::with_capacity(s.relations.len());
         for n in node::each(&s.relations) {
             let Node::RangeVar(r) = n else { return Err(node::missing()) };
+            self.refuse_others_temporary(r, "truncate")?;
             let table = self.named_table(r)?;
             if table.kind != RelationKind::Table {
                 let message = format!("\"{}\" is not a table", table.name);
@@ -667,6 +640,11 @@ impl Binder<'_> {
             let notice = notice(State::SUCCESSFUL_COMPLETION, message);
             return Ok(Err(Utility::Nothing { tag, notice }));
         };
+        if let Some(table) = self.table_behind(oid)
+            && self.is_other_temporary(table)
+        {
+            return Err(other_sessions("alter"));
+        }
         // ALTER TABLE works on every kind of relation.
         if kind != ObjectKind::Table {
             self.check_kind(oid, kind, &r.relname, false)?;
@@ -808,6 +786,11 @@ impl Binder<'_> {
             Err(nothing) => return Ok(nothing),
         };
         let schema = self.need_schema(&s.newschema, -1)?;
+        let temporary = |s: Oid| self.cx.catalog.is_temporary_schema(s);
+        if temporary(schema) || self.table_behind(oid).is_some_and(|t| temporary(t.schema)) {
+            let message = "cannot move objects into or out of temporary schemas";
+            return Err(self.error(State::FEATURE_NOT_SUPPORTED, message, -1));
+        }
         if self.is_system_schema(schema) {
             let message = format!("cannot move objects into schema \"{}\"", s.newschema);
             return Err(self.error(State::INSUFFICIENT_PRIVILEGE, message, -1));

@@ -238,6 +238,8 @@ pub struct CreateView {
     pub options: Vec<(String, String)>,
     /// Relations that it reads (dependencies).
     pub depends_on: Vec<Oid>,
+    /// That it will be a temporary view.
+    pub notices: Vec<crate::error::SqlError>,
 }
 
 #[derive(Clone, PartialEq, Debug)]

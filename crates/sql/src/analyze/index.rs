@@ -61,7 +61,9 @@ impl Binder<'_> {
     }
 
     fn indexed_table(&mut self, s: &IndexStmt) -> Result<Arc<TableDef>> {
-        let table = self.named_table(s.relation.as_ref().ok_or_else(node::missing)?)?;
+        let relation = s.relation.as_ref().ok_or_else(node::missing)?;
+        self.refuse_others_temporary(relation, "create indexes on")?;
+        let table = self.named_table(relation)?;
         if table.kind != RelationKind::Table {
             let message = format!("cannot create index on relation \"{}\"", table.name);
             let kind = if table.kind == RelationKind::View { "views" } else { "sequences" };

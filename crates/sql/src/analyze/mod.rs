@@ -54,6 +54,7 @@ mod setop;
 pub mod statement;
 mod sublink;
 mod table;
+mod target;
 mod typename;
 mod utility;
 pub(crate) mod walk;

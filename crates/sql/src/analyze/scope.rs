@@ -593,6 +593,9 @@ impl<'a> Binder<'a> {
         };
         match self.cx.catalog.tables.get(&oid) {
             Some(t) if t.kind != RelationKind::Index => {
+                if self.is_other_temporary(t) {
+                    return Err(super::target::other_sessions("access"));
+                }
                 if !self.relations.contains(&oid) {
                     self.relations.push(oid);
                 }

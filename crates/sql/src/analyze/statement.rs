@@ -86,6 +86,8 @@ pub struct BindContext<'a> {
     pub creation_schema: Option<Oid>,
     /// The session's temporary schema, once it has one.
     pub temp_schema: Option<Oid>,
+    /// The search path begins with it: unqualified new relations are temporary.
+    pub create_temporary: bool,
     pub user: Oid,
     /// Input functions of constants see the session through this.
     pub functions: &'a dyn FnContext,

@@ -7,7 +7,10 @@
 //!   a relation lock was granted: ask again, because a DDL transaction may have held it
 //! ```
 //!
-//! A transaction that changed the catalog itself reads its own version, which nobody else sees.
+//! A transaction that changed the catalog itself reads its own version, which nobody else sees. A
+//! session with temporary relations sees a version of its own always: the shared one with them. So
+//! a commit that changed nothing but temporary relations bumps no version: others read nothing anew
+//! and keep their plans.
 //!
 //! Guarantee: a snapshot handed out by [`CatalogCache::current`] contains every change whose
 //! transaction bumped the version before the call.
@@ -18,13 +21,20 @@ use inkling_storage::engine::Engine;
 use inkling_storage::txn::{IsolationLevel, Transaction, TxnSession};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// No bump comes so far.
+const FIRST_OWN: u64 = 1 << 62;
 
 pub struct CatalogCache {
     engine: Arc<Engine>,
     /// Bumped by every commit that changed the catalog.
     version: AtomicU64,
     current: RwLock<Arc<CatalogSnapshot>>,
+    /// Numbers for catalogs that one session sees, unlike any version.
+    own: AtomicU64,
+    /// Temporary relations changed since the version was bumped.
+    untold: AtomicBool,
     /// Held by the one session that reads the catalog; owns the transactions it is read with.
     loader: Mutex<Arc<TxnSession>>,
 }
@@ -37,6 +47,8 @@ impl CatalogCache {
             engine: Arc::clone(engine),
             version: AtomicU64::new(1),
             current: RwLock::default(),
+            own: AtomicU64::new(FIRST_OWN),
+            untold: AtomicBool::new(false),
             loader: Mutex::new(session),
         };
         cache.current()?;
@@ -52,6 +64,24 @@ impl CatalogCache {
     /// A catalog change was committed and published.
     pub fn bump(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A version for a catalog that one session sees.
+    pub fn own_version(&self) -> u64 {
+        self.own.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Temporary relations have changed, and nobody else is told.
+    pub fn note_temporary(&self) {
+        self.untold.store(true, Ordering::Release);
+    }
+
+    /// For whoever asks about other sessions' temporary relations: the newest snapshot knows those
+    /// of this moment.
+    pub fn tell_temporary(&self) {
+        if self.untold.swap(false, Ordering::AcqRel) {
+            self.bump();
+        }
     }
 
     /// The newest snapshot.

@@ -108,6 +108,7 @@ fn write_views(
             tx,
             catalog: Arc::clone(&catalog),
             user: Oid::BOOTSTRAP_ROLE,
+            temp: None,
             host: binder.host(),
             notices: Vec::new(),
         };

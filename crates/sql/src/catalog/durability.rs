@@ -21,7 +21,7 @@ pub const DURABILITY: &str = "durability";
 pub const MAX_LOSS: &str = "max_loss";
 
 /// The levels of the relations that have another one than "what the session says".
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Levels(HashMap<RelId, TableLevel>);
 
 impl Levels {

@@ -18,6 +18,8 @@ pub struct View<'a> {
     pub catalog: &'a Arc<CatalogSnapshot>,
     /// Schemas in search order.
     pub path: &'a [Oid],
+    /// What pg_temp means.
+    pub temp: Option<Oid>,
     pub engine: &'a Arc<Engine>,
 }
 
@@ -285,11 +287,13 @@ impl View<'_> {
         let parts = split_name(text)?;
         Ok(match parts.as_slice() {
             [name] => self.catalog.find_relation(self.path, name),
-            [schema, name] | [_, schema, name] => self
-                .catalog
-                .schema_names
-                .get(schema)
-                .and_then(|s| self.catalog.find_in_schema(*s, name)),
+            [schema, name] | [_, schema, name] => {
+                let schema = match schema.as_str() {
+                    "pg_temp" => self.temp,
+                    schema => self.catalog.schema_names.get(schema).copied(),
+                };
+                schema.and_then(|s| self.catalog.find_in_schema(s, name))
+            }
             _ => None,
         })
     }

@@ -22,6 +22,7 @@ pub mod schema;
 pub mod scram;
 pub mod store;
 pub(crate) mod stored_names;
+pub mod temp;
 pub mod views;
 
 pub use cache::CatalogCache;
@@ -54,7 +55,7 @@ pub struct RoleDef {
 }
 
 /// One version of the catalog, immutable and shared.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct CatalogSnapshot {
     pub version: u64,
     /// The newest synchronous commit that this shows and that was not durable when it was read:

@@ -21,7 +21,7 @@ use crate::types::{Datum, Oid};
 use hashbrown::HashMap;
 
 /// The rows, by (database, role); 0 stands for all.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct RoleSettings(HashMap<(Oid, Oid), Vec<(String, String)>>);
 
 impl RoleSettings {

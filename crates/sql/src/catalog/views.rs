@@ -134,7 +134,8 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       null::name as user_defined_type_name, \
       case when c.relkind in ('r', 'p') then 'YES' else 'NO' end as is_insertable_into, \
       'NO'::text as is_typed, null::text as commit_action from pg_catalog.pg_namespace n \
-      join pg_catalog.pg_class c on n.oid = c.relnamespace where c.relkind in ('r', 'v', 'f', 'p')",
+      join pg_catalog.pg_class c on n.oid = c.relnamespace where c.relkind in ('r', 'v', 'f', 'p') \
+      and not pg_catalog.pg_is_other_temp_schema(n.oid)",
     ),
     (
         "information_schema",
@@ -173,7 +174,8 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       left join (pg_catalog.pg_depend e join pg_catalog.pg_sequence s \
       on e.classid = 1259 and e.objid = s.seqrelid and e.deptype = 'i') \
       on e.refclassid = 1259 and e.refobjid = c.oid and e.refobjsubid = a.attnum \
-      where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'v', 'f', 'p')",
+      where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'v', 'f', 'p') \
+      and not pg_catalog.pg_is_other_temp_schema(n.oid)",
     ),
     (
         "information_schema",
@@ -188,7 +190,8 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       'YES'::text as enforced from pg_catalog.pg_constraint k \
       join pg_catalog.pg_class r on k.conrelid = r.oid \
       join pg_catalog.pg_namespace nc on nc.oid = k.connamespace \
-      join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace",
+      join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace \
+      where not pg_catalog.pg_is_other_temp_schema(nr.oid)",
     ),
     (
         "information_schema",
@@ -203,7 +206,8 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       join pg_catalog.pg_namespace nc on nc.oid = k.connamespace \
       join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace \
       join pg_catalog.pg_attribute a on a.attrelid = r.oid and a.attnum = any (k.conkey) \
-      where k.contype in ('p', 'u', 'f')",
+      where k.contype in ('p', 'u', 'f') \
+      and not pg_catalog.pg_is_other_temp_schema(nr.oid)",
     ),
     (
         "information_schema",
@@ -227,6 +231,6 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       c.relname as table_name, pg_catalog.pg_get_viewdef(c.oid) as view_definition, \
       'NONE'::text as check_option, 'NO'::text as is_updatable, 'NO'::text as is_insertable_into \
       from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-      where c.relkind = 'v'",
+      where c.relkind = 'v' and not pg_catalog.pg_is_other_temp_schema(n.oid)",
     ),
 ];

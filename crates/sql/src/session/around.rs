@@ -8,6 +8,7 @@ use super::sequences::Sequences;
 use super::{CancelFlag, functions};
 use crate::analyze::statement::BindContext;
 use crate::catalog::CatalogSnapshot;
+use crate::catalog::temp::TempSchemas;
 use crate::error::{Result, Severity, SqlError, State};
 use crate::functions::{FnContext, SessionFunctions};
 use crate::settings::{ChangeSource, Decoded, SessionSettings};
@@ -29,6 +30,8 @@ pub(super) struct Around {
     style: OutputStyle,
     time_zone: TimeZone,
     catalog: Arc<CatalogSnapshot>,
+    /// The session's temporary schemas, once it has needed them.
+    temp: Option<TempSchemas>,
     search_path: RefCell<Path>,
     pub transaction_start: Cell<i64>,
     pub statement_start: Cell<i64>,
@@ -49,9 +52,13 @@ pub(super) struct Around {
 #[derive(Default)]
 struct Path {
     version: Option<u64>,
-    /// Searched in order, pg_catalog included.
+    /// Searched in order, pg_catalog and the temporary schema included.
     schemas: Vec<Oid>,
+    /// How many of them lead without being in the setting.
+    implicit: usize,
     creation: Option<Oid>,
+    /// The setting begins with pg_temp.
+    create_temporary: bool,
 }
 
 impl Around {
@@ -94,6 +101,7 @@ impl Around {
             cancel: Arc::clone(&params.cancel),
             settings: RefCell::new(settings),
             catalog,
+            temp: None,
             search_path: RefCell::default(),
             transaction_start: Cell::new(now),
             statement_start: Cell::new(now),
@@ -179,23 +187,53 @@ impl Around {
         self.catalog = catalog;
     }
 
-    /// Resolves the search path, if the catalog or the setting changed.
+    /// The session's temporary schemas, where the catalog in hand has them.
+    pub fn temp_schemas(&self) -> Option<TempSchemas> {
+        self.temp_schemas_in(&self.catalog)
+    }
+
+    fn temp_schemas_in(&self, catalog: &CatalogSnapshot) -> Option<TempSchemas> {
+        self.temp.filter(|temp| catalog.schemas.contains_key(&temp.main))
+    }
+
+    /// The session's temporary schemas; the transaction that made them may have been rolled back.
+    pub fn temp(&self) -> Option<TempSchemas> {
+        self.temp
+    }
+
+    pub fn set_temp_schemas(&mut self, temp: Option<TempSchemas>) {
+        self.search_path.get_mut().version = None;
+        self.temp = temp;
+    }
+
+    /// Resolves the search path, if the catalog or the setting changed. Of the temporary schema
+    /// and pg_catalog, those that the setting does not name come first.
     fn resolve_path(&self, catalog: &CatalogSnapshot) {
         let mut path = self.search_path.borrow_mut();
         if path.version == Some(catalog.version) && catalog.version != CatalogSnapshot::OWN {
             return;
         }
         let names = self.with_decoded(|d| d.search_path.clone());
-        let named = names.iter().filter_map(|name| {
-            let name = if name == "$user" { &self.user_name } else { name };
-            catalog.schema_names.get(name).copied()
-        });
-        let named: Vec<Oid> = named.collect();
+        let temp = self.temp_schemas_in(catalog).map(|temp| temp.main);
+        let mut named: Vec<Oid> = Vec::with_capacity(names.len());
+        path.create_temporary = false;
+        for name in &names {
+            let found = match name.as_str() {
+                "$user" => catalog.schema_names.get(&self.user_name).copied(),
+                "pg_temp" => {
+                    path.create_temporary |= named.is_empty();
+                    temp
+                }
+                name => catalog.schema_names.get(name).copied(),
+            };
+            named.extend(found.filter(|schema| !named.contains(schema)));
+        }
+        path.create_temporary |= temp.is_some() && named.first().copied() == temp;
         path.creation = named.iter().copied().find(|s| *s != Oid::PG_CATALOG_SCHEMA);
         path.schemas.clear();
-        if !named.contains(&Oid::PG_CATALOG_SCHEMA) {
-            path.schemas.push(Oid::PG_CATALOG_SCHEMA);
-        }
+        let implicit = temp.into_iter().chain([Oid::PG_CATALOG_SCHEMA]);
+        path.schemas.extend(implicit.filter(|schema| !named.contains(schema)));
+        path.implicit = path.schemas.len();
         path.schemas.extend(named);
         path.version = Some(catalog.version);
     }
@@ -219,9 +257,9 @@ impl Around {
 
     /// The schemas that the setting names and that exist, without implicit ones.
     pub fn named_schemas(&self) -> Vec<Oid> {
-        let explicit = self.with_decoded(|d| d.search_path.iter().any(|n| n == "pg_catalog"));
-        let path = self.search_path();
-        if explicit { path } else { path.into_iter().skip(1).collect() }
+        let mut path = self.search_path();
+        path.drain(..self.search_path.borrow().implicit);
+        path
     }
 
     /// Binds with what the session knows.
@@ -232,15 +270,16 @@ impl Around {
     ) -> Result<T> {
         self.resolve_path(catalog);
         // A copy: input functions called while binding (regclass) look at the path themselves.
-        let (schemas, creation) = {
+        let (schemas, creation, create_temporary) = {
             let path = self.search_path.borrow();
-            (path.schemas.clone(), path.creation)
+            (path.schemas.clone(), path.creation, path.create_temporary)
         };
         f(&BindContext {
             catalog,
             search_path: &schemas,
             creation_schema: creation,
-            temp_schema: None,
+            temp_schema: self.temp_schemas_in(catalog).map(|temp| temp.main),
+            create_temporary,
             user: self.user,
             functions: self,
         })

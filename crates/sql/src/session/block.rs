@@ -302,20 +302,25 @@ impl Session {
     /// Commits what there is; afterwards the session is idle, whatever happens.
     fn commit_transaction(&mut self) -> Result<()> {
         self.portals.clear();
-        let Some(mut tx) = self.tx.take().map(RefCell::into_inner) else {
+        if self.tx.is_none() {
             self.block = Block::Idle;
             return Ok(());
-        };
+        }
+        if let Err(e) = self.before_commit() {
+            self.abort_transaction();
+            return Err(e);
+        }
+        let mut tx = self.take_transaction().ok_or_else(no_transaction)?;
         for rel in self.around.sequences.take_written() {
             tx.note_write(rel);
         }
         let session = self.session_level();
         self.note_seen(&tx);
-        let levels = &self.around.catalog().levels;
-        let written = tx.written().iter().map(|rel| levels.of(*rel));
+        let written = tx.written().iter().map(|rel| self.level_of(*rel));
         let mode = decide(session, tx.drops_files(), written);
+        let levels = &self.around.catalog().levels;
         let engine = &self.around.db.engine;
-        let outcome = if self.catalog_changed {
+        let outcome = if self.catalog_changed && self.permanent_definition {
             tx.commit(&CatalogChange { engine, cache: &self.around.db.catalog }, mode)
         } else {
             tx.commit(engine.as_ref(), mode)
@@ -379,11 +384,11 @@ impl Session {
             false => self.around.settings_mut().rollback(),
         }
         self.around.refresh();
-        if self.catalog_changed {
-            self.catalog_changed = false;
-            if let Ok(current) = self.around.db.catalog.current() {
-                self.adopt_catalog(current);
-            }
+        self.settle_temporary(committed);
+        self.permanent_definition = false;
+        if std::mem::take(&mut self.catalog_changed) {
+            // Should it fail, the next statement meets the same.
+            let _read_again = self.adopt_catalog();
         }
     }
 

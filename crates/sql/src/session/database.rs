@@ -6,7 +6,7 @@ use crate::analyze::statement::{BindContext, ParamTypes, Statement, Utility};
 use crate::analyze::{self, bound::Expr};
 use crate::catalog::create::{self, ViewBinder};
 use crate::catalog::ddl::{DdlHost, RowFn};
-use crate::catalog::{CatalogCache, CatalogSnapshot};
+use crate::catalog::{CatalogCache, CatalogSnapshot, temp};
 use crate::error::{Result, SqlError};
 use crate::exec::table::TableCache;
 use crate::session::around::Bare;
@@ -14,7 +14,7 @@ use crate::settings::ServerSettings;
 use crate::types::{Datum, Oid};
 use inkling_storage::engine::Engine;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a session is at, as pg_stat_activity names it.
@@ -69,6 +69,7 @@ pub(super) struct Entry {
 }
 
 type Sessions = Mutex<BTreeMap<i32, Arc<Entry>>>;
+type TempNumbers = Mutex<BTreeSet<u32>>;
 
 /// One open database. See the module's essay.
 pub struct Database {
@@ -82,6 +83,26 @@ pub struct Database {
     /// When the process opened it, microseconds since 2000-01-01.
     pub started: i64,
     sessions: Arc<Sessions>,
+    /// The numbers of sessions with temporary schemas.
+    temp_numbers: Arc<TempNumbers>,
+}
+
+/// A session's number among those with temporary schemas, for as long as it lives.
+pub(super) struct TempNumber {
+    number: u32,
+    all: Arc<TempNumbers>,
+}
+
+impl TempNumber {
+    pub fn get(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for TempNumber {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.number);
+    }
 }
 
 /// A session's entry, removed when the session ends.
@@ -117,6 +138,7 @@ impl Database {
     pub fn open(engine: Arc<Engine>, settings: ServerSettings) -> Result<Arc<Database>> {
         create::ensure_relations(&engine)?;
         create::ensure_views(&engine, &Binder)?;
+        temp::remove_orphans(&engine)?;
         let catalog = CatalogCache::open(&engine)?;
         engine.locks.set_database(Oid::POSTGRES_DATABASE.0);
         let default_loss_micros = settings.int("wal_writer_delay").max(1) as u64 * 1000;
@@ -128,6 +150,7 @@ impl Database {
             tables: TableCache::default(),
             started,
             sessions: Arc::default(),
+            temp_numbers: Arc::default(),
             engine,
         }))
     }
@@ -151,6 +174,15 @@ impl Database {
         let entry = Arc::new(Entry { info: Mutex::new(info), cancel: Arc::clone(&params.cancel) });
         self.sessions.lock().insert(params.pid, Arc::clone(&entry));
         Registration { pid: params.pid, entry, sessions: Arc::clone(&self.sessions) }
+    }
+
+    /// The smallest number that no other session has.
+    pub(super) fn temp_number(&self) -> TempNumber {
+        let mut all = self.temp_numbers.lock();
+        let free = all.iter().zip(1..).find(|(taken, at)| **taken != *at).map(|(_, at)| at);
+        let number = free.unwrap_or(all.len() as u32 + 1);
+        all.insert(number);
+        TempNumber { number, all: Arc::clone(&self.temp_numbers) }
     }
 
     /// Who is connected, by pid.
@@ -190,6 +222,7 @@ impl ViewBinder for Binder {
             search_path: &[Oid::PG_CATALOG_SCHEMA, schema],
             creation_schema: Some(schema),
             temp_schema: None,
+            create_temporary: false,
             user: Oid::BOOTSTRAP_ROLE,
             functions: &bare,
         };

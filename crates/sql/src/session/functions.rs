@@ -49,6 +49,7 @@ pub(super) fn call(around: &Around, name: &str, args: &[Datum]) -> Result<Datum>
     let view = info::View {
         catalog: around.catalog(),
         path: &around.search_path(),
+        temp: around.temp_schemas().map(|temp| temp.main),
         engine: &around.db.engine,
     };
     match info::call(&view, name, args)? {
@@ -86,8 +87,10 @@ fn session_call(around: &Around, name: &str, args: &[Datum]) -> Result<Option<Da
         "pg_current_wal_insert_lsn" => Datum::Int8(around.db.engine.wal.inserted().raw() as i64),
         "pg_current_wal_flush_lsn" => Datum::Int8(around.db.engine.wal.flushed().raw() as i64),
         "inet_client_port" | "inet_server_port" => Datum::Null,
-        "pg_my_temp_schema" => Datum::Oid(0),
-        "pg_is_other_temp_schema" => Datum::Bool(false),
+        "pg_my_temp_schema" => {
+            Datum::Oid(around.temp_schemas().map_or(Oid::INVALID, |temp| temp.main).0)
+        }
+        "pg_is_other_temp_schema" => is_other_temp_schema(around, args),
         "row_security_active" => Datum::Bool(false),
         "pg_trigger_depth" => Datum::Int4(0),
         "pg_notification_queue_usage" => Datum::Float8(0.0),
@@ -99,6 +102,13 @@ fn session_call(around: &Around, name: &str, args: &[Datum]) -> Result<Option<Da
         _ => return Ok(None),
     };
     Ok(Some(answer))
+}
+
+fn is_other_temp_schema(around: &Around, args: &[Datum]) -> Datum {
+    let Some(Datum::Oid(schema)) = args.first() else { return Datum::Null };
+    let schema = Oid(*schema);
+    let own = around.temp_schemas().is_some_and(|temp| temp.both().contains(&schema));
+    Datum::Bool(!own && around.catalog().is_temporary_schema(schema))
 }
 
 fn version() -> String {

@@ -25,6 +25,8 @@
 //! | `run`         | one step of a portal                                                 |
 //! | `utility`     | statements without a plan                                            |
 //! | `copy`        | COPY, both ways                                                      |
+//! | `temp`        | temporary relations: schemas, ON COMMIT, their end                   |
+//! | `create_as`   | CREATE TABLE AS, SELECT INTO                                         |
 //! | `functions`   | the built-ins that ask the session or the catalog                    |
 //! | `durability`  | the view of what tables promise and how that is kept                 |
 //! | `sequences`   | nextval and its kin                                                  |
@@ -36,6 +38,7 @@ pub mod api;
 mod around;
 mod block;
 mod copy;
+mod create_as;
 mod database;
 mod durability;
 mod functions;
@@ -46,6 +49,7 @@ mod run;
 mod sequences;
 mod statement_cache;
 mod stats;
+mod temp;
 mod utility;
 
 pub use api::{CancelFlag, CancelReason, ColumnDesc, CommandTag, CopyInfo, Progress, RowSink};
@@ -80,8 +84,12 @@ pub struct Session {
     tx: Option<RefCell<Transaction>>,
     /// This transaction changed the catalog: it reads its own version.
     catalog_changed: bool,
-    /// The shared version when that was read: others' later changes make it stale.
-    own_catalog_at: u64,
+    /// ... in something else than its own temporary relations.
+    permanent_definition: bool,
+    /// The shared catalog's version when this session's was read: others' later changes make it
+    /// stale.
+    catalog_at: u64,
+    temp: temp::Temporary,
     /// No byte of an answer leaves before the log is durable up to here.
     barrier: Lsn,
     /// An answer is being held back: what it has to wait for is known.
@@ -100,6 +108,7 @@ impl Session {
     pub fn new(db: &Arc<Database>, params: SessionParams) -> Result<Session> {
         let catalog = db.catalog.current()?;
         let barrier = catalog.undurable;
+        let catalog_at = catalog.version;
         let registered = db.register(&params);
         let mut around = Around::new(db, catalog, &params)?;
         let notices = around.apply_role_settings();
@@ -113,7 +122,9 @@ impl Session {
             block: Block::Idle,
             tx: None,
             catalog_changed: false,
-            own_catalog_at: 0,
+            permanent_definition: false,
+            catalog_at,
+            temp: temp::Temporary::default(),
             barrier,
             held_back: false,
             clog_cut: None,
@@ -249,30 +260,25 @@ impl Session {
         if self.catalog_is_stale() {
             match self.catalog_changed {
                 true => self.reload_own_catalog()?,
-                false => {
-                    let current = self.around.db.catalog.current()?;
-                    self.adopt_catalog(current);
-                }
+                false => self.adopt_catalog()?,
             }
         }
         Ok(())
     }
 
     /// Takes the shared catalog over. What it says is told together with what it is used for.
-    fn adopt_catalog(&mut self, current: Arc<CatalogSnapshot>) {
-        self.barrier = self.barrier.max(current.undurable);
-        let seen = current.version;
-        self.around.set_catalog(current, seen);
+    fn adopt_catalog(&mut self) -> Result<()> {
+        let (catalog, seen) = self.committed_catalog()?;
+        self.barrier = self.barrier.max(catalog.undurable);
+        self.catalog_at = seen;
+        self.around.set_catalog(catalog, seen);
+        Ok(())
     }
 
     /// Whether others have changed the catalog since this session read it. To be asked again once
     /// locks are held: what was bound before may lack, say, an index that writes must maintain.
     fn catalog_is_stale(&self) -> bool {
-        let seen = match self.catalog_changed {
-            true => self.own_catalog_at,
-            false => self.around.catalog_version(),
-        };
-        seen != self.around.db.catalog.version()
+        self.catalog_at != self.around.db.catalog.version()
     }
 
     /// The catalog after this transaction changed it.
@@ -282,8 +288,10 @@ impl Session {
         };
         let at = self.around.db.catalog.version();
         let own = self.around.db.catalog.for_transaction(tx)?;
+        let own = self.overlaid(own)?;
         self.catalog_changed = true;
-        self.own_catalog_at = at;
+        self.catalog_at = at;
+        self.barrier = self.barrier.max(own.undurable);
         self.around.set_catalog(own, at);
         Ok(())
     }
@@ -311,6 +319,11 @@ impl Session {
     fn with_plan_env<T>(&self, f: impl FnOnce(&dyn PlanEnv) -> Result<T>) -> Result<T> {
         let catalog = self.around.catalog();
         f(&SessionPlanEnv::new(&self.around, catalog))
+    }
+
+    /// The transaction, for its end.
+    fn take_transaction(&mut self) -> Option<Transaction> {
+        self.tx.take().map(RefCell::into_inner)
     }
 
     fn tx_mut(&mut self) -> Result<&mut Transaction> {
@@ -343,9 +356,10 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.portals.clear();
-        if let Some(tx) = self.tx.take().map(RefCell::into_inner) {
+        if let Some(tx) = self.take_transaction() {
             tx.abort(self.around.db.engine.as_ref());
         }
+        self.remove_temporary();
         self.around.db.engine.locks.release_session_locks(self.txn_session.owner());
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use super::Session;
-use super::api::{ColumnDesc, CommandTag};
+use super::api::{ColumnDesc, CommandTag, Progress};
 use super::copy::{CopyFrom, CopyTo};
 use super::prepared::Prepared;
 use crate::error::{Result, SqlError, State};
@@ -53,6 +53,8 @@ pub struct Portal {
     pub(super) is_cursor: bool,
     /// Keeps the snapshot of a portal that was suspended: other statements may run in between.
     pub(super) held: Option<SnapshotHold>,
+    /// Its plan fills the table of a CREATE TABLE AS: the tag counts the query's rows.
+    pub(super) fills_table: bool,
     pub(super) types: Arc<[TypeRef]>,
 }
 
@@ -65,8 +67,16 @@ impl Portal {
             execution: Execution::Ready,
             is_cursor: false,
             held: None,
+            fills_table: false,
             types,
         }
+    }
+
+    /// Waits for a lock, then begins anew.
+    pub(super) fn wait_for_lock(&mut self, wait: LockWait) -> Progress {
+        let handle = wait.handle();
+        self.execution = Execution::Locking(wait);
+        Progress::Wait(handle)
     }
 
     /// The columns of its rows; `None` when it returns none.

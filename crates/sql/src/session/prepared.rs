@@ -14,7 +14,7 @@ use super::api::ColumnDesc;
 use super::around::Around;
 use crate::analyze::statement::{ParamTypes, ParsedStatement, Statement, Utility};
 use crate::analyze::{self, bound::RangeEntry};
-use crate::catalog::{CatalogSnapshot, IndexDef, TableDef};
+use crate::catalog::{CatalogSnapshot, IndexDef, TableDef, temp};
 use crate::error::{Result, SqlError, State};
 use crate::exec::run::Running;
 use crate::functions::FnContext;
@@ -224,6 +224,9 @@ impl Session {
         let Some(parsed) = parsed else { return Ok(Arc::new(self.empty_statement())) };
         if self.block == super::block::Block::Failed && !parsed.ends_transaction() {
             self.check_not_failed()?;
+        }
+        if temp::is_mentioned(parsed.source()) {
+            self.around.db.catalog.tell_temporary();
         }
         let catalog = self.catalog()?;
         let statement = self

@@ -4,6 +4,7 @@ use super::api::{CommandTag, Progress, RowSink};
 use super::portal::{Execution, Portal};
 use super::prepared::{Bound, Prepared};
 use super::{Session, no_transaction};
+use crate::catalog::Persistence;
 use crate::error::{Result, SqlError, State};
 use crate::exec::Step;
 use crate::exec::run::Running;
@@ -101,7 +102,8 @@ impl Session {
         let locks = &self.around.db.engine.locks;
         for (table, usage) in &plan.tables {
             let writes = matches!(usage, TableUse::LockRows | TableUse::Write);
-            if writes && tx.is_read_only() {
+            let temporary = table.persistence == Persistence::Temporary;
+            if writes && tx.is_read_only() && !temporary {
                 return Err(read_only(plan.kind));
             }
             let tag = LockTag::Relation(table.oid.0);
@@ -193,6 +195,7 @@ impl Session {
         let count = running.processed();
         let tag = match plan.kind {
             StatementKind::Select => CommandTag::Select(rows),
+            StatementKind::Insert if portal.fills_table => CommandTag::Select(count),
             StatementKind::Insert => CommandTag::Insert(count),
             StatementKind::Update => CommandTag::Update(count),
             StatementKind::Delete => CommandTag::Delete(count),

@@ -131,7 +131,8 @@ fn open(around: &Around, oid: Oid) -> Result<Open> {
     if !held && !locks.try_acquire(owner, tag, LockMode::RowExclusive) {
         return Err(not_to_be_had(&open.table.name));
     }
-    if !held && around.catalog_seen.get() != around.db.catalog.version() {
+    let shared = open.table.persistence != Persistence::Temporary;
+    if shared && !held && around.catalog_seen.get() != around.db.catalog.version() {
         // Somebody changed it, perhaps, before the lock was there.
         if around.catalog_version() == CatalogSnapshot::OWN {
             return Err(not_to_be_had(&open.table.name));

@@ -28,7 +28,7 @@ use inkling_storage::lock::{LockMode, LockResult, LockTag, LockWait};
 use std::sync::Arc;
 
 /// Why a statement has to begin anew.
-enum Pause {
+pub(super) enum Pause {
     /// When the lock is there.
     Lock(LockWait),
     /// At once: it has its locks, but was bound to an older catalog.
@@ -73,12 +73,9 @@ impl Session {
                 self.ensure_transaction()?;
                 self.start_copy(portal, c, sink)
             }
+            Utility::CreateTableAs(c) => self.create_table_as(portal, c, sink),
             other => match self.simple_utility(other)? {
-                Some(Pause::Lock(wait)) => {
-                    let handle = wait.handle();
-                    portal.execution = Execution::Locking(wait);
-                    Ok(Progress::Wait(handle))
-                }
+                Some(Pause::Lock(wait)) => Ok(portal.wait_for_lock(wait)),
                 Some(Pause::Stale) => self.begin_statement(portal, sink, max_rows),
                 None => Ok(complete(portal, other.tag())),
             },
@@ -469,10 +466,11 @@ impl Session {
                 self.around.refresh();
                 let locks = &self.around.db.engine.locks;
                 locks.release_session_locks(self.txn_session.owner());
+                self.discard_temporary()?;
             }
             Discard::Plans => self.cache.clear(),
             Discard::Sequences => self.around.sequences.discard(),
-            Discard::Temp => {}
+            Discard::Temp => self.discard_temporary()?,
         }
         Ok(())
     }
@@ -553,7 +551,9 @@ impl Session {
         let targets: Vec<Arc<TableDef>> = match v.targets.is_empty() {
             false => v.targets.iter().map(|t| Arc::clone(&t.table)).collect(),
             true => {
-                let plain = |t: &&Arc<TableDef>| t.kind == crate::catalog::RelationKind::Table;
+                let plain = |t: &&Arc<TableDef>| {
+                    t.kind == crate::catalog::RelationKind::Table && self.may_read_pages(t)
+                };
                 catalog.tables.values().filter(plain).cloned().collect()
             }
         };
@@ -586,10 +586,14 @@ impl Session {
         Ok(None)
     }
 
-    fn define(&mut self, utility: &Utility) -> Result<Option<Pause>> {
+    pub(super) fn define(&mut self, utility: &Utility) -> Result<Option<Pause>> {
         self.ensure_transaction()?;
         if self.tx.as_ref().is_some_and(|tx| tx.borrow().is_read_only()) {
             return Err(read_only_error(utility.tag()));
+        }
+        if !self.concerns_temporary(utility) {
+            // Anybody's temporary views may stand in the way.
+            self.around.db.catalog.tell_temporary();
         }
         let catalog = self.catalog()?;
         let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
@@ -661,11 +665,16 @@ impl Session {
                 Step::Done => break,
             }
         }
-        self.finish_definition()
+        match table.persistence == crate::catalog::Persistence::Temporary {
+            true => self.finish_temporary_definition(),
+            false => self.finish_definition(),
+        }
     }
 
     fn carry_out(&mut self, utility: &Utility) -> Result<()> {
-        let catalog = self.catalog()?;
+        let temporary = self.concerns_temporary(utility);
+        self.prepare_definition(utility)?;
+        let catalog = Arc::clone(self.around.catalog());
         let engine = Arc::clone(&self.around.db.engine);
         let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let host = SessionDdlHost { around: &self.around };
@@ -674,17 +683,29 @@ impl Session {
             tx,
             catalog,
             user: self.around.user,
+            temp: self.around.temp_schemas(),
             host: &host,
             notices: Vec::new(),
         };
         let outcome = ddl::execute(&mut cx, utility);
         self.notices.append(&mut cx.notices);
         outcome?;
-        self.finish_definition()
+        match temporary {
+            true => self.finish_temporary_definition()?,
+            false => self.finish_definition()?,
+        }
+        self.note_definition(utility);
+        Ok(())
     }
 
     /// The catalog has changed: this transaction reads its own version from now on.
     pub(super) fn finish_definition(&mut self) -> Result<()> {
+        self.permanent_definition = true;
+        self.finish_temporary_definition()
+    }
+
+    /// The same, when nothing but the session's temporary relations has changed.
+    pub(super) fn finish_temporary_definition(&mut self) -> Result<()> {
         self.end_statement(true)?;
         self.reload_own_catalog()
     }

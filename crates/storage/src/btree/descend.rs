@@ -177,6 +177,11 @@ impl<'e> Tree<'e> {
         self.rel.top.store(packed, Ordering::Release);
     }
 
+    #[cold]
+    fn is_beyond_end(&self, block: BlockNo) -> Result<bool> {
+        Ok(block >= self.pool.block_count(self.rel.rel, Fork::Main)?)
+    }
+
     fn forget_top(&self) {
         self.rel.top.store(0, Ordering::Release);
     }
@@ -214,8 +219,12 @@ impl<'e> Tree<'e> {
         for _ in 0..MAX_RESTARTS {
             path.clear();
             let top = self.top(level)?;
-            if let Some(held) = self.walk::<G, FREE>(top, target, side, level, path)? {
-                return Ok(held);
+            match self.walk::<G, FREE>(top, target, side, level, path) {
+                Ok(Some(held)) => return Ok(held),
+                Ok(None) => {}
+                // The index was emptied since (ON COMMIT DELETE ROWS): the page is not there.
+                Err(_) if top.remembered && self.is_beyond_end(top.link.block)? => {}
+                Err(e) => return Err(e),
             }
             self.forget_top();
         }

@@ -332,6 +332,44 @@ pub fn set_bits_unlogged<'e>(
     Ok(flags & DIRTY == 0)
 }
 
+/// Puts a copy of another relation's page in place of this one, and its image into the log if this
+/// relation is logged: how files are copied to change their persistence. An image says all, so it
+/// does not matter what the page held, nor on which side of it the redo point moves.
+pub fn install_page(
+    log: &ChangeLog,
+    xid: Xid,
+    mut guard: ExclusiveGuard<'_>,
+    source: &Page,
+) -> Result<()> {
+    let desc = guard.pin().pool().frames().desc(guard.pin().frame_no());
+    let logged = desc.flags() & UNLOGGED == 0;
+    let mut room = match logged {
+        true => Some(log.wal.reserve(PAGE_ROOM + DATA_ROOM)?),
+        false => None,
+    };
+    desc.set(DIRTY | JUST_DIRTIED);
+    desc.extras.note_change();
+    desc.extras.clear_all_hints();
+    *guard.page_mut().bytes_mut() = *source.bytes();
+    let mut stamp = guard.pin().pool().next_fake_lsn();
+    let mut redo = log.wal.redo_point();
+    while let Some(reservation) = room.take() {
+        let mut record = RecordBuilder::new(RecordKind::PageChange, xid);
+        record.set_compression(log.wal.options().compression);
+        let class = source.class().unwrap_or(PageClass::Free);
+        record.block(guard.id(), class, false, BlockBody::Image(source));
+        match log.wal.insert(&record, reservation, redo) {
+            Ok(lsn) => stamp = lsn,
+            Err(moved) => {
+                redo = moved.redo_point;
+                room = Some(moved.reservation);
+            }
+        }
+    }
+    guard.page_mut().set_lsn(stamp);
+    Ok(())
+}
+
 /// Changes a page the way a record says: replay's counterpart of a critical section. An error is
 /// a damaged page or log; replay ends with it, and the page is not used.
 pub(crate) fn replay_page(

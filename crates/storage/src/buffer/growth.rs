@@ -193,6 +193,18 @@ impl BufferPool {
         }
     }
 
+    /// Cuts all of a relation's forks to nothing. Its pages go unwritten, so this is for a relation
+    /// that only its caller uses, and that no log brings back: a temporary one.
+    pub fn empty_rel(&self, rel: RelId) -> Result<()> {
+        let forks = self.files.opened(rel);
+        self.drop_rel_buffers(rel);
+        for (fork, _) in forks {
+            let file = self.files.get(rel, fork)?;
+            self.files.shrink(&file, 0).finish()?;
+        }
+        Ok(())
+    }
+
     /// Removes a relation's pages from memory and its files from disk. Nobody uses it any more, and
     /// what says so is durable.
     pub fn unlink_rel(&self, rel: RelId) -> Result<()> {

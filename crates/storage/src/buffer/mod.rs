@@ -21,7 +21,7 @@ mod table;
 mod writeback;
 
 pub(crate) use change::replay_page;
-pub use change::{ChangeLog, CriticalSection, OpError, PageOp, set_bits_unlogged};
+pub use change::{ChangeLog, CriticalSection, OpError, PageOp, install_page, set_bits_unlogged};
 pub use extras::FrameExtras;
 pub(crate) use growth::copy_file;
 pub use guards::{CleanupGuard, ExclusiveGuard, PinGuard, ShareGuard};

@@ -14,7 +14,7 @@
 //! - `blocks()` is kept in memory. When a file is first opened, zero pages at its end are taken
 //!   for reserved ones (see the README's crash argument).
 //! - A file that was written since its last fsync is `needs_sync`; the flag is set *before* the
-//!   write, and cleared by the checkpointer *before* the fsync.
+//!   write, and cleared by the checkpointer *before* the fsync. A temporary relation's never is.
 //! - A failed write or fsync stops the log: no commit is accepted until a restart. After a failed
 //!   fsync moreover nothing read from data files is believed any more: the kernel may have dropped
 //!   the pages that it could not write. A write that finds the disk full is tried again.
@@ -97,6 +97,13 @@ impl RelFile {
     pub fn needs_sync(&self) -> bool {
         self.needs_sync.load(Ordering::Acquire)
     }
+
+    /// The file is about to be written. Nobody wants a temporary relation's after a crash.
+    fn note_unsynced(&self) {
+        if self.persistence != Persistence::Temporary {
+            self.needs_sync.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// The right to grow a file; others who want to wait.
@@ -122,7 +129,7 @@ impl Growing<'_> {
             return Err(StorageError::Limit { what });
         }
         let handle = self.files.handle(self.file)?;
-        self.file.needs_sync.store(true, Ordering::Release);
+        self.file.note_unsynced();
         let step = if exact { 0 } else { (*self.reserved / 8).clamp(0, CHUNK_MAX) };
         let wish = blocks.saturating_add(step).min(BLOCKS_MAX);
         if wish > blocks && self.allocate(&*handle, wish).is_ok() {
@@ -163,7 +170,7 @@ impl Shrinking<'_> {
             return Ok(());
         }
         let handle = self.files.handle(self.file)?;
-        self.file.needs_sync.store(true, Ordering::Release);
+        self.file.note_unsynced();
         handle
             .set_len(u64::from(self.blocks) * PAGE_BYTES)
             .map_err(|e| StorageError::io("truncate file", &self.file.path, e))?;
@@ -312,7 +319,9 @@ impl RelFiles {
             reserved: Mutex::new(reserved),
             handle: Mutex::new(Some(handle)),
             // A name that was just made needs its fsync as much as contents do.
-            needs_sync: AtomicBool::new(mode != OpenMode::Open),
+            needs_sync: AtomicBool::new(
+                mode != OpenMode::Open && persistence != Persistence::Temporary,
+            ),
             last_used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
             gone: AtomicBool::new(false),
         });
@@ -371,7 +380,7 @@ impl RelFiles {
 
     /// Writes a page's bytes.
     pub fn write(&self, file: &RelFile, block: BlockNo, page: &Page) -> Result<()> {
-        file.needs_sync.store(true, Ordering::Release);
+        file.note_unsynced();
         let handle = self.handle(file)?;
         let written = handle.write_at(page.bytes(), u64::from(block) * PAGE_BYTES);
         written.map_err(|e| self.told(StorageError::failed_write("write file", &file.path, e)))

@@ -17,6 +17,7 @@
 use super::frames::{CHECKPOINT, DIRTY, JUST_DIRTIED, PIN_MASK, TAGGED, UNLOGGED, USAGE_MASK};
 use super::guards::PinGuard;
 use super::pool::BufferPool;
+use super::relfiles::Persistence;
 use crate::error::Result;
 use crate::ids::{Lsn, PageId, RelId};
 use crate::page::Page;
@@ -34,7 +35,8 @@ pub(crate) enum Patience {
 pub(crate) enum DirtyPages {
     /// Those that replay would have to bring back.
     Logged,
-    /// Unlogged ones too: the server stops, and they survive a clean stop.
+    /// Unlogged ones too: the server stops, and they survive a clean stop. Temporary ones are left
+    /// alone: their sessions are gone, or end with the server.
     All,
 }
 
@@ -145,7 +147,9 @@ impl BufferPool {
             // The pin keeps the tag in place while it is read.
             let before = desc.pin_quietly();
             let pin = PinGuard::adopt(self, frame);
-            if before & TAGGED != 0 && before & DIRTY != 0 {
+            let wanted = before & TAGGED != 0 && before & DIRTY != 0;
+            let temporary = || self.files.persistence(pin.id().rel) == Persistence::Temporary;
+            if wanted && !(before & UNLOGGED != 0 && temporary()) {
                 desc.set(CHECKPOINT);
                 found.push(ToWrite { id: pin.id(), frame });
             }

@@ -83,5 +83,8 @@ pub fn decide(
         let Some(bound) = level.bound(session) else { return CommitMode::Sync };
         smallest = Some(smallest.map_or(bound, |least: u64| least.min(bound)));
     }
-    CommitMode::Async { max_loss_micros: smallest.unwrap_or(session.default_loss_micros) }
+    match smallest {
+        Some(max_loss_micros) => CommitMode::Async { max_loss_micros },
+        None => CommitMode::NothingToLose,
+    }
 }

@@ -44,9 +44,7 @@ proptest! {
         let least = written.iter().map(|level| allowed(*level, session)).fold(files, f64::min);
         match decide(session, drops, written) {
             CommitMode::Sync => prop_assert_eq!(least, 0.0),
-            CommitMode::Async { max_loss_micros } if least == EVERYTHING => {
-                prop_assert_eq!(max_loss_micros, default_loss_micros);
-            }
+            CommitMode::NothingToLose => prop_assert_eq!(least, EVERYTHING),
             CommitMode::Async { max_loss_micros } => {
                 prop_assert_eq!(max_loss_micros as f64, least);
             }

@@ -9,12 +9,16 @@
 //! goes unless its creator commits, a dropped one only when the dropper's commit is durable. Both
 //! kinds stay on a list, from before their record until the file is settled; a checkpoint carries
 //! the list, so replay from its redo point knows files whose own records lie before it.
+//!
+//! A temporary relation's files are on no list and in no record: every start removes what there is
+//! of them, so the session that made them may remove them without waiting for the log.
 
 use super::Engine;
 use super::options::LogLevel;
-use crate::buffer::Persistence;
+use crate::buffer::{Persistence, install_page};
 use crate::error::{Result, StorageError};
-use crate::ids::{BlockNo, Fork, Lsn, RelId, Xid};
+use crate::ids::{BlockNo, Fork, Lsn, PageId, RelId, Xid};
+use crate::page::Page;
 use crate::recovery::{PendingFile, encode_create, encode_rel, encode_truncate};
 use crate::txn::{Transaction, TxnManager, XidStatus};
 use crate::wal::RecordKind;
@@ -116,7 +120,9 @@ impl Engine {
         persistence: Persistence,
     ) -> Result<()> {
         let xid = tx.xid(self)?;
-        self.pending.created.lock().insert(rel, xid);
+        if persistence != Persistence::Temporary {
+            self.pending.created.lock().insert(rel, xid);
+        }
         let made = self.make_files(rel, persistence, xid);
         match made {
             Ok(()) => tx.note_created(rel),
@@ -139,7 +145,13 @@ impl Engine {
         // the checkpoint makes its name durable.
         let _gate = self.redo_gate.read();
         if persistence != Persistence::Temporary {
-            self.log().insert(RecordKind::RelCreate, xid, &encode_create(rel, persistence))?;
+            let data = encode_create(rel, persistence);
+            let lsn = self.log().insert(RecordKind::RelCreate, xid, &data)?;
+            if persistence == Persistence::Unlogged {
+                // Its pages reach the disk without asking the log. A crash must not leave them in
+                // files that replay has never heard of.
+                self.wal.flush(lsn)?;
+            }
         }
         self.pool.create_rel(rel, persistence)
     }
@@ -154,9 +166,51 @@ impl Engine {
         kept.inspect_err(|e| self.note_failure(e))
     }
 
-    /// The relation's files go when the transaction's commit is durable.
+    /// A copy of `from`'s pages in an empty relation, which may be of another persistence; a
+    /// logged one's go to the log whole, so what a crash leaves of it follows the transaction like
+    /// any other change. The caller has `from` locked against everybody, and calls `pause` to be
+    /// interrupted.
+    pub fn copy_rel(
+        &self,
+        tx: &mut Transaction,
+        from: RelId,
+        to: RelId,
+        pause: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let xid = tx.xid(self)?;
+        for fork in [Fork::Main, Fork::Fsm, Fork::Vm] {
+            for block in 0..self.pool.block_count(from, fork)? {
+                pause()?;
+                let source = Page::clone(&*self.pool.share(PageId::new(from, fork, block))?);
+                let target = match block < self.pool.block_count(to, fork)? {
+                    true => self.pool.exclusive(PageId::new(to, fork, block))?,
+                    false => self.pool.extend(to, fork)?,
+                };
+                // A page of zeros was never used. Nothing need say so: that is what files grow by.
+                if !source.is_zeroed() {
+                    install_page(self.log(), xid, target, &source)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of a temporary relation, at once and for good. Its session, which alone
+    /// uses it, is not in the middle of anything.
+    pub fn empty_temporary(&self, rel: RelId) -> Result<()> {
+        debug_assert_eq!(self.pool.persistence(rel), Persistence::Temporary);
+        self.heap.forget(rel);
+        self.pool.empty_rel(rel)
+    }
+
+    /// The relation's files go when the transaction's commit is durable; a temporary one's at the
+    /// commit, because a crash takes them too.
     pub fn drop_rel_at_commit(&self, tx: &mut Transaction, rel: RelId) -> Result<()> {
         let xid = tx.xid(self)?;
+        if self.pool.persistence(rel) == Persistence::Temporary {
+            tx.note_dropped_temporary(rel);
+            return Ok(());
+        }
         self.pending.dropped.lock().insert(rel, xid);
         tx.note_dropped(rel);
         Ok(())

@@ -92,7 +92,8 @@ pub trait TxnHost {
     fn txn_log(&self) -> &Self::Log;
     fn monotonic_micros(&self) -> u64;
     fn unix_micros(&self) -> i64;
-    /// Removes the files of relations whose creation was rolled back, and their buffers.
+    /// Removes the files of relations whose creation was rolled back, or of temporary ones that a
+    /// commit dropped, and their buffers.
     fn unlink_rels(&self, rels: &[RelId]);
     /// A commit is visible from now on; its locks are still held. For who must be told before the
     /// next holder of a lock goes on (the catalog's version).

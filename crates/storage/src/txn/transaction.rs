@@ -61,6 +61,9 @@ pub enum CommitMode {
     Sync,
     /// The commit is flushed within this time.
     Async { max_loss_micros: u64 },
+    /// Everything, and nobody would miss it: a crash empties whatever the transaction wrote
+    /// (unlogged and temporary relations). Nobody asks for a flush, now or later.
+    NothingToLose,
 }
 
 /// What is left to do when a commit has become visible.
@@ -129,6 +132,7 @@ pub struct Transaction {
     snapshots: SnapshotSet,
     created: Vec<PendingRel>,
     dropped: Vec<PendingRel>,
+    dropped_temporary: Vec<PendingRel>,
     written: Written,
     undurable_seen: Cell<Lsn>,
     ended: bool,
@@ -150,6 +154,7 @@ impl Transaction {
             snapshots: SnapshotSet::default(),
             created: Vec::new(),
             dropped: Vec::new(),
+            dropped_temporary: Vec::new(),
             written: Written::new(),
             undurable_seen: Cell::new(Lsn::INVALID),
             ended: false,
@@ -358,9 +363,16 @@ impl Transaction {
         self.dropped.push(PendingRel { rel, level });
     }
 
-    /// Whether a commit would remove files.
+    /// Whether a commit would remove files that a crash would not.
     pub fn drops_files(&self) -> bool {
         !self.dropped.is_empty()
+    }
+
+    /// As [`Self::note_dropped`], for a temporary relation: its files go with the commit, which
+    /// need not be durable.
+    pub fn note_dropped_temporary(&mut self, rel: RelId) {
+        let level = self.levels.len();
+        self.dropped_temporary.push(PendingRel { rel, level });
     }
 
     /// Whether the current level, or one released into it, made the relation: nobody else can see
@@ -431,7 +443,8 @@ impl Transaction {
             self.session.locks.merge_level(&self.session.owner);
         }
         self.levels.truncate(depth - 1);
-        for pending in self.created.iter_mut().chain(&mut self.dropped) {
+        let noted = self.created.iter_mut().chain(&mut self.dropped);
+        for pending in noted.chain(&mut self.dropped_temporary) {
             pending.level = pending.level.min(depth - 1);
         }
     }
@@ -450,6 +463,7 @@ impl Transaction {
         assert!(depth > 1 && depth <= self.levels.len(), "a savepoint's depth");
         let unlinks = take_from(&mut self.created, depth);
         take_from(&mut self.dropped, depth);
+        take_from(&mut self.dropped_temporary, depth);
         self.written.truncate(self.levels[depth - 1].written_before);
         if let Some(xid) = self.levels[depth - 1].xid {
             let all = self.live_sub_xids_from(xid);
@@ -508,6 +522,10 @@ impl Transaction {
             }
             self.answer_wait(log)
         };
+        let temporary = take_from(&mut self.dropped_temporary, 1);
+        if !temporary.is_empty() {
+            host.unlink_rels(&temporary);
+        }
         self.finish(&children);
         let written = std::mem::take(&mut self.written);
         Ok(CommitOutcome { lsn: Some(lsn), wait, unlinks, written })

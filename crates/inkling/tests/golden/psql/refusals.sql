@@ -1,8 +1,6 @@
 -- What is not there is refused by name.
 create table t (a int primary key, b int);
 create table f (a int references t (a));
-create temporary table x (a int);
-create temporary sequence s;
 create function f() returns int language sql as 'select 1';
 create table x (a int) partition by range (a);
 create table x () inherits (t);

@@ -173,6 +173,7 @@ impl Fixture {
             search_path: PATH,
             creation_schema: Some(Oid::PUBLIC_SCHEMA),
             temp_schema: None,
+            create_temporary: false,
             user: Oid::BOOTSTRAP_ROLE,
             functions: self,
         }

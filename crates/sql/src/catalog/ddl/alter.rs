@@ -3,6 +3,7 @@
 use super::DdlContext;
 use super::create::{add_constraint, column_rows, default_rows, refuse_constraint, stored_default};
 use super::index::TableRows;
+use super::persistence::{refuse_twice, set_persistence};
 use super::sequence;
 use crate::analyze::bound::Expr;
 use crate::analyze::statement::{
@@ -11,7 +12,9 @@ use crate::analyze::statement::{
 };
 use crate::analyze::walk;
 use crate::catalog::describe::options_array;
-use crate::catalog::{ColumnDef, ConstraintKind, Identity, SequenceOwner, TableDef, durability};
+use crate::catalog::{
+    ColumnDef, ConstraintKind, Identity, Persistence, SequenceOwner, TableDef, durability,
+};
 use crate::error::{Result, SqlError, State};
 use crate::functions::Volatility;
 use crate::types::{Datum, Oid};
@@ -20,6 +23,7 @@ use std::sync::Arc;
 pub fn alter_table(cx: &mut DdlContext<'_>, statement: &AlterTable) -> Result<()> {
     cx.notices.extend(statement.notices.iter().cloned());
     statement.actions.iter().try_for_each(refuse_unsupported)?;
+    refuse_twice(statement)?;
     let mut table = Arc::clone(&statement.table);
     for action in &statement.actions {
         alter(cx, &table, action)?;
@@ -36,8 +40,6 @@ pub fn alter_table(cx: &mut DdlContext<'_>, statement: &AlterTable) -> Result<()
 fn refuse_unsupported(action: &AlterAction) -> Result<()> {
     let what = match action {
         AlterAction::SetType { .. } => "ALTER COLUMN ... TYPE",
-        AlterAction::SetLogged => "ALTER TABLE ... SET LOGGED",
-        AlterAction::SetUnlogged => "ALTER TABLE ... SET UNLOGGED",
         AlterAction::ValidateConstraint { .. } => "VALIDATE CONSTRAINT",
         AlterAction::AddConstraint(c) => return refuse_constraint(c),
         _ => return Ok(()),
@@ -69,6 +71,8 @@ fn alter(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, action: &AlterAction) -
         AlterAction::DropIdentity { attnum } => drop_identity(cx, table, *attnum),
         AlterAction::AddConstraint(constraint) => add_table_constraint(cx, table, constraint),
         AlterAction::DropConstraint { name, .. } => drop_constraint(cx, table, name),
+        AlterAction::SetLogged => set_persistence(cx, table, Persistence::Permanent),
+        AlterAction::SetUnlogged => set_persistence(cx, table, Persistence::Unlogged),
         AlterAction::SetOptions(set) => change_options(cx, table, |options| {
             for (name, value) in set {
                 options.retain(|(n, _)| n != name);

@@ -3,15 +3,11 @@
 use super::index::{NewIndex, make_index};
 use super::sequence::{default_depends, make_for_column, own};
 use super::{DdlContext, already_exists};
-use crate::analyze::statement::{
-    ColumnSpec, ConstraintSpec, ConstraintSpecKind, CreateTable, TargetSchema,
-};
+use crate::analyze::statement::{ColumnSpec, ConstraintSpec, ConstraintSpecKind, CreateTable};
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row, system_attribute_rows};
 use crate::catalog::load::nextval_text;
 use crate::catalog::rows::{CatalogRow, array, system_relation};
-use crate::catalog::{
-    ColumnDef, Persistence, RelationKind, SequenceOwner, TableDef, durability, frozen,
-};
+use crate::catalog::{ColumnDef, RelationKind, SequenceOwner, TableDef, durability, frozen};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{self, Datum, Oid};
 use inkling_storage::ids::RelId;
@@ -19,9 +15,7 @@ use std::sync::Arc;
 
 /// Makes the table; `None` when it exists and IF NOT EXISTS was said.
 pub fn create_table(cx: &mut DdlContext<'_>, c: &CreateTable) -> Result<Option<Arc<TableDef>>> {
-    let TargetSchema::Named(schema) = c.schema else {
-        return Err(SqlError::unsupported("CREATE TEMPORARY TABLE"));
-    };
+    let schema = cx.place(c.schema)?;
     refuse_unsupported(c)?;
     if cx.catalog.find_in_schema(schema, &c.name).is_some() {
         if !c.if_not_exists {
@@ -53,10 +47,6 @@ pub fn create_table(cx: &mut DdlContext<'_>, c: &CreateTable) -> Result<Option<A
 
 /// What is not there yet is refused before anything is written.
 fn refuse_unsupported(c: &CreateTable) -> Result<()> {
-    match c.persistence {
-        Persistence::Permanent | Persistence::Unlogged => {}
-        Persistence::Temporary => return Err(SqlError::unsupported("CREATE TEMPORARY TABLE")),
-    }
     c.constraints.iter().try_for_each(refuse_constraint)
 }
 
@@ -205,7 +195,7 @@ fn write_rows(cx: &mut DdlContext<'_>, table: &TableDef, c: &CreateTable) -> Res
             oid: toast,
             rel: RelId::new(toast.0),
             name: &name,
-            schema: Oid::PG_TOAST_SCHEMA,
+            schema: cx.toast_place(c.persistence),
             row_type: Oid::INVALID,
             kind: 't',
             toast: Oid::INVALID,

@@ -3,7 +3,7 @@
 use super::DdlContext;
 use crate::analyze::statement::{
     AlterRole, Comment, CreateRole, CreateSchema, CreateView, DropRole, ObjectKind, Rename,
-    RoleOptions, TargetSchema,
+    RoleOptions,
 };
 use crate::catalog::bootstrap::namespace_row;
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row};
@@ -35,9 +35,8 @@ pub fn create_schema(cx: &mut DdlContext<'_>, c: &CreateSchema) -> Result<()> {
 }
 
 pub fn create_view(cx: &mut DdlContext<'_>, c: &CreateView) -> Result<()> {
-    let TargetSchema::Named(schema) = c.schema else {
-        return Err(SqlError::unsupported("CREATE TEMPORARY VIEW"));
-    };
+    let schema = cx.place(c.schema)?;
+    cx.notices.extend(c.notices.iter().cloned());
     let oid = match cx.catalog.find_in_schema(schema, &c.name) {
         Some(old) => {
             check_replaceable(cx, c, old)?;
@@ -130,7 +129,7 @@ fn view_rows(
             owner: cx.user,
             row_type: cx.new_oid()?,
             kind: 'v',
-            persistence: 'p',
+            persistence: super::persistence_char(c.persistence),
             toast: Oid::INVALID,
             shared: false,
             has_index: false,

@@ -18,12 +18,14 @@ mod create;
 mod drop;
 mod index;
 mod misc;
+mod persistence;
 mod sequence;
 mod truncate;
 
 pub use alter::fills;
 
 use super::rows::{CatalogRow, system_relation};
+use super::temp::TempSchemas;
 use super::{CatalogSnapshot, Persistence};
 use super::{role_settings, store};
 use crate::analyze::bound::Expr;
@@ -55,6 +57,8 @@ pub struct DdlContext<'a> {
     /// The catalog as this transaction sees it.
     pub catalog: Arc<CatalogSnapshot>,
     pub user: Oid,
+    /// The session's temporary schemas; there when a statement makes something temporary.
+    pub temp: Option<TempSchemas>,
     pub host: &'a dyn DdlHost,
     pub notices: Vec<SqlError>,
 }
@@ -96,24 +100,21 @@ fn wanted_locks(
 ) -> Vec<(LockTag, LockMode)> {
     use LockMode::{AccessExclusive, Share, ShareRowExclusive};
     let relation = |oid: Oid, mode| (LockTag::Relation(oid.0), mode);
-    let schema = |target: &TargetSchema| match target {
-        TargetSchema::Named(oid) => *oid,
-        TargetSchema::Temporary => Oid::INVALID,
+    // Nobody else makes names in a session's temporary schema.
+    let new_name = |target: TargetSchema, name: &str| match target {
+        TargetSchema::Named(schema) => vec![(name_tag(schema, name), AccessExclusive)],
+        TargetSchema::Temporary => Vec::new(),
     };
     match statement {
         Utility::CreateTable(c) => {
             let sequences = c.columns.iter().filter_map(|col| col.sequence.as_ref());
             let names = std::iter::once(&c.name).chain(sequences.map(|s| &s.name));
-            names.map(|name| (name_tag(schema(&c.schema), name), AccessExclusive)).collect()
+            names.flat_map(|name| new_name(c.schema, name)).collect()
         }
-        Utility::CreateSequence(c) => {
-            vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)]
-        }
+        Utility::CreateSequence(c) => new_name(c.schema, &c.name),
         Utility::AlterSequence(a) => vec![relation(a.sequence, ShareRowExclusive)],
-        Utility::CreateTableAs(c) => {
-            vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)]
-        }
-        Utility::CreateView(c) => vec![(name_tag(schema(&c.schema), &c.name), AccessExclusive)],
+        Utility::CreateTableAs(c) => new_name(c.schema, &c.name),
+        Utility::CreateView(c) => new_name(c.schema, &c.name),
         Utility::CreateIndex(c) => vec![
             // The first index changes the table's own row, which one at a time may do.
             relation(
@@ -257,6 +258,23 @@ impl DdlContext<'_> {
         let (at, mut row) = found.ok_or_else(|| gone(relation, oid))?;
         change(&mut row);
         self.update(at, row)
+    }
+
+    /// The schema that a new relation goes to.
+    fn place(&self, target: TargetSchema) -> Result<Oid> {
+        let temporary = || SqlError::internal("the session has no temporary schema");
+        match target {
+            TargetSchema::Named(schema) => Ok(schema),
+            TargetSchema::Temporary => self.temp.map(|t| t.main).ok_or_else(temporary),
+        }
+    }
+
+    /// The schema for the large values of tables that live so.
+    fn toast_place(&self, persistence: Persistence) -> Oid {
+        match (persistence, self.temp) {
+            (Persistence::Temporary, Some(temp)) => temp.toast,
+            _ => Oid::PG_TOAST_SCHEMA,
+        }
     }
 
     /// Makes what was written visible to the rest of the statement and to the next one.

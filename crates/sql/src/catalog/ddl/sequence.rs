@@ -13,7 +13,6 @@
 use super::DdlContext;
 use crate::analyze::statement::{
     AlterSequence, CreateSequence, OwnedBy, OwnedSequence, OwnedSequenceKind, SequenceOptions,
-    TargetSchema,
 };
 use crate::catalog::describe::{NewColumn, NewRelation, attribute_row, system_attribute_rows};
 use crate::catalog::rows::{CatalogRow, system_relation};
@@ -36,9 +35,7 @@ pub struct NewSequence<'a> {
 }
 
 pub fn create_sequence(cx: &mut DdlContext<'_>, c: &CreateSequence) -> Result<()> {
-    let TargetSchema::Named(schema) = c.schema else {
-        return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE"));
-    };
+    let schema = cx.place(c.schema)?;
     if c.if_not_exists && cx.catalog.find_in_schema(schema, &c.name).is_some() {
         let text = format!("relation \"{}\" already exists, skipping", c.name);
         cx.notices.push(SqlError::new(State::DUPLICATE_TABLE, text).severity(Severity::Notice));
@@ -255,6 +252,12 @@ pub fn restart(cx: &mut DdlContext<'_>, table: &TableDef) -> Result<()> {
     replace_file(cx, table, table.persistence, SeqState { last: start, called: false })
 }
 
+/// Makes a table's sequence as durable as the table.
+pub fn set_persistence(cx: &mut DdlContext<'_>, table: &TableDef, to: Persistence) -> Result<()> {
+    let state = seq::read(cx.engine, table.rel)?.state;
+    replace_file(cx, table, to, state)
+}
+
 /// Gives the sequence a new file, which says `state`.
 fn replace_file(
     cx: &mut DdlContext<'_>,
@@ -264,7 +267,10 @@ fn replace_file(
 ) -> Result<()> {
     let rel = cx.engine.create_rel(cx.tx, super::storage_persistence(persistence))?;
     seq::create(cx.engine, cx.tx, rel, state)?;
-    cx.change(Oid::PG_CLASS, table.oid, |row| row.put("relfilenode", Datum::Oid(rel.raw())))?;
+    cx.change(Oid::PG_CLASS, table.oid, |row| {
+        row.put("relfilenode", Datum::Oid(rel.raw()));
+        row.put("relpersistence", Datum::Char(super::persistence_char(persistence) as u8));
+    })?;
     cx.engine.drop_rel_at_commit(cx.tx, table.rel)?;
     Ok(())
 }

@@ -20,6 +20,7 @@ use super::portal::{Execution, Portal};
 use crate::analyze::bound::{Expr, FromItem};
 use crate::analyze::bound::{Query, RangeColumn, RangeEntry, RangeSource, Target, Var};
 use crate::analyze::statement::{CopyEndpoint, CopyFormat, CopySource, CopyTable, Statement};
+use crate::catalog::Persistence;
 use crate::error::{Result, SqlError};
 use crate::exec::run::Running;
 use inkling_storage::lock::LockMode;
@@ -55,7 +56,9 @@ fn start_from(
     let CopySource::Table { table, columns } = &c.source else {
         return Err(SqlError::internal("COPY FROM needs a table"));
     };
-    session.check_may_write("COPY FROM")?;
+    if table.persistence != Persistence::Temporary {
+        session.check_may_write("COPY FROM")?;
+    }
     if let Some(wait) = session.acquire(table.oid, LockMode::RowExclusive, false)? {
         let handle = wait.handle();
         portal.execution = Execution::Locking(wait);
