@@ -55,6 +55,7 @@ pub mod statement;
 mod sublink;
 mod table;
 mod target;
+pub(crate) use target::other_sessions;
 mod typename;
 mod utility;
 pub(crate) mod walk;

@@ -7,8 +7,8 @@ use super::database::{Database, SessionParams};
 use super::sequences::Sequences;
 use super::{CancelFlag, functions};
 use crate::analyze::statement::BindContext;
-use crate::catalog::CatalogSnapshot;
 use crate::catalog::temp::TempSchemas;
+use crate::catalog::{CatalogSnapshot, Persistence, TableDef};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::functions::{FnContext, SessionFunctions};
 use crate::settings::{ChangeSource, Decoded, SessionSettings};
@@ -194,6 +194,12 @@ impl Around {
 
     fn temp_schemas_in(&self, catalog: &CatalogSnapshot) -> Option<TempSchemas> {
         self.temp.filter(|temp| catalog.schemas.contains_key(&temp.main))
+    }
+
+    /// Whether a relation's pages are this session's business: not those of another's temporary one.
+    pub fn may_read_pages(&self, table: &TableDef) -> bool {
+        table.persistence != Persistence::Temporary
+            || self.temp_schemas().is_some_and(|temp| temp.main == table.schema)
     }
 
     /// The session's temporary schemas; the transaction that made them may have been rolled back.

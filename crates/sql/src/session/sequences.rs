@@ -17,6 +17,7 @@
 
 use super::around::Around;
 use super::run::read_only_error;
+use crate::analyze::other_sessions;
 use crate::catalog::{CatalogSnapshot, Persistence, RelationKind, SequenceDef, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::types::{Datum, Oid};
@@ -123,6 +124,9 @@ fn open(around: &Around, oid: Oid) -> Result<Open> {
         return definition(around.catalog(), oid);
     }
     let mut open = definition(around.catalog(), oid)?;
+    if !around.may_read_pages(&open.table) {
+        return Err(other_sessions("access"));
+    }
     let locks = &around.db.engine.locks;
     let tag = LockTag::Relation(oid.0);
     let owner = around.txn_session.owner();

@@ -104,12 +104,6 @@ impl Session {
         }
     }
 
-    /// Whether a table's pages are this session's business: not those of another's temporary table.
-    pub(super) fn may_read_pages(&self, table: &TableDef) -> bool {
-        table.persistence != Persistence::Temporary
-            || self.around.temp_schemas().is_some_and(|temp| temp.main == table.schema)
-    }
-
     /// The catalog as this session's transactions find it: the shared one, with the session's
     /// temporary relations; and the shared one's version.
     pub(super) fn committed_catalog(&self) -> Result<(Arc<CatalogSnapshot>, u64)> {

@@ -552,7 +552,7 @@ impl Session {
             false => v.targets.iter().map(|t| Arc::clone(&t.table)).collect(),
             true => {
                 let plain = |t: &&Arc<TableDef>| {
-                    t.kind == crate::catalog::RelationKind::Table && self.may_read_pages(t)
+                    t.kind == crate::catalog::RelationKind::Table && self.around.may_read_pages(t)
                 };
                 catalog.tables.values().filter(plain).cloned().collect()
             }
