@@ -8,8 +8,8 @@
 //! ```
 //!
 //! - The rows are written and rolled back like all others, and are logged; what is in the
-//!   relations is not. A commit that wrote nothing else than such rows and temporary data need not be flushed:
-//!   a crash that takes the rows takes what the next start would remove.
+//!   relations is not. A commit that wrote nothing else than such rows and temporary data need
+//!   not be flushed: a crash that takes the rows takes what the next start would remove.
 //! - No two sessions have the same number at a time, so nobody else writes to these schemas. What a
 //!   former owner could not remove goes when the number is used again.
 //! - Others need not be told: a session sees the shared catalog with its own temporary relations
