@@ -26,10 +26,9 @@
 //! Everything follows from the seed.
 //!
 //! The checker is tried on wrong promises, one at a time (`PLANTED`): an answer that leaves before
-//! the flush, a reader's that does, a writer that sleeps, tables that are not what they are thought
-//! to be. Each is found. Bugs planted in the engine for a trial were found, too: a commit whose
-//! level comes from the session alone, visibility that does not note what it met, a recovery that
-//! keeps unlogged tables.
+//! the flush, a reader's that does, a reader who asked for durable answers and does not get them, a
+//! writer that sleeps, a level that comes from the session alone, an unlogged table whose rows
+//! survive. `wrong_promises_are_found` fails unless each of them is found.
 //!
 //! - `INKLING_CRASHES`: how many crashes (2,000 by default, all loops together).
 //! - `INKLING_CRASH_SEED`: replays one chain.

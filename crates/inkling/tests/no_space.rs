@@ -16,9 +16,7 @@
 //!   of the log that was prepared, too. Some calls in a row fail. A commit that is in the log's
 //!   buffers and visible is not refused for that: it waits.
 //!
-//! That every n was met is asserted, and that all the places above were among them. It was shown
-//! to fail by: a log that latches "no space" as a failure, a DROP TABLE whose flush reports it, a
-//! commit that is answered before its flush.
+//! That every n was met is asserted, and that all kinds of files were among them.
 
 mod common;
 

@@ -86,7 +86,7 @@ impl Watch {
             return;
         }
         let n = self.writes.fetch_add(1, Ordering::Relaxed);
-        if n % self.every != 0 {
+        if !n.is_multiple_of(self.every) {
             return;
         }
         let torn = self.sim.disk.crash_tearing(n, (path, offset, bytes), |s| mixture(n, s));
@@ -111,7 +111,7 @@ impl Watch {
         let known = self.known.lock();
         let told = self.told.load(Ordering::Relaxed);
         // The commit under way may be there, too; what it left is not known yet.
-        let right = known.iter().find(|k| k.0 == found.0).map_or(true, |k| *k == found);
+        let right = known.iter().find(|k| k.0 == found.0).is_none_or(|k| *k == found);
         if !(told..=told + 1).contains(&found.0) || !right {
             return Some(format!("{found:?} instead of {:?}", known.last()));
         }
