@@ -2,7 +2,7 @@
 
 use super::expr::Ex;
 use super::rows::RowStore;
-use super::{ExecCx, Node, Reg, Step};
+use super::{Computed, ExecCx, Node, Reg, Step};
 use crate::error::{Result, SqlError, State};
 use crate::types::Datum;
 
@@ -30,11 +30,15 @@ pub struct Filter {
     pub filter: Ex,
     pub once: bool,
     asked: Option<bool>,
+    waits: bool,
+    /// The condition waits for the row that is there.
+    again: bool,
 }
 
 impl Filter {
     pub fn new(child: Box<dyn Node>, filter: Ex, once: bool) -> Self {
-        Filter { child, filter, once, asked: None }
+        let waits = filter.may_wait();
+        Filter { child, filter, once, asked: None, waits, again: false }
     }
 }
 
@@ -42,21 +46,34 @@ impl Node for Filter {
     fn next(&mut self, cx: &mut ExecCx<'_>) -> Result<Step> {
         if self.once {
             if self.asked.is_none() {
-                self.asked = Some(self.filter.passes(cx)?);
+                match cx.compute(self.waits, |cx| self.filter.passes(cx))? {
+                    Computed::Value(passes) => self.asked = Some(passes),
+                    Computed::Wait(handle) => return Ok(Step::Wait(handle)),
+                }
             }
             return if self.asked == Some(true) { self.child.next(cx) } else { Ok(Step::Done) };
         }
         loop {
-            match self.child.next(cx)? {
-                Step::Row if self.filter.passes(cx)? => return Ok(Step::Row),
-                Step::Row => cx.tick()?,
-                other => return Ok(other),
+            if !std::mem::take(&mut self.again) {
+                match self.child.next(cx)? {
+                    Step::Row => {}
+                    other => return Ok(other),
+                }
+            }
+            match cx.compute(self.waits, |cx| self.filter.passes(cx))? {
+                Computed::Value(true) => return Ok(Step::Row),
+                Computed::Value(false) => cx.tick()?,
+                Computed::Wait(handle) => {
+                    self.again = true;
+                    return Ok(Step::Wait(handle));
+                }
             }
         }
     }
 
     fn rescan(&mut self, cx: &mut ExecCx<'_>) -> Result<()> {
         self.asked = None;
+        self.again = false;
         self.child.rescan(cx)
     }
 }
@@ -67,6 +84,8 @@ pub struct Output {
     pub reg: Reg,
     /// The source register is not read again before the next row: its value may be moved.
     pub take: bool,
+    /// A function in it may have to wait.
+    pub waits: bool,
 }
 
 /// Computes columns. A call that has to wait (an advisory lock) is made again for the same row.
@@ -95,15 +114,12 @@ impl Node for Project {
         for (i, output) in self.outputs.iter().enumerate().skip(start) {
             let value = match &output.ex {
                 Ex::Reg(r) if output.take => std::mem::take(&mut cx.regs[*r as usize]),
-                ex => match ex.eval(cx) {
-                    Ok(value) => value,
-                    Err(e) => match cx.take_wait(&e) {
-                        Some(handle) => {
-                            self.pending = Some(i);
-                            return Ok(Step::Wait(handle));
-                        }
-                        None => return Err(e),
-                    },
+                ex => match cx.compute(output.waits, |cx| ex.eval(cx))? {
+                    Computed::Value(value) => value,
+                    Computed::Wait(handle) => {
+                        self.pending = Some(i);
+                        return Ok(Step::Wait(handle));
+                    }
                 },
             };
             cx.regs[output.reg as usize] = value;

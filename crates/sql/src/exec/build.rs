@@ -542,7 +542,8 @@ impl Builder<'_> {
         };
         let system = (1..SYSTEM_COLUMNS).filter(|c| wanted(*c)).map(|c| -(c as i16) - 1).collect();
         let ctid = wanted(0).then(|| scan.ctid());
-        Ok(Load { table, base: scan.base, first, rest, filter, system, ctid })
+        let waits = filter.as_ref().is_some_and(Ex::may_wait);
+        Ok(Load { table, base: scan.base, first, rest, filter, waits, system, ctid })
     }
 
     fn index_scan(&self, i: &IndexScanPlan, live: &RegSet) -> Result<Box<dyn Node>> {
@@ -627,7 +628,8 @@ impl Builder<'_> {
                 }
                 _ => false,
             };
-            built.push(Output { ex: e.ex.clone(), reg: *reg, take });
+            let waits = e.ex.may_wait();
+            built.push(Output { ex: e.ex.clone(), reg: *reg, take, waits });
         }
         Ok(Box::new(Project::new(self.node(child, below)?, built)))
     }

@@ -376,6 +376,20 @@ impl Ex {
         }
     }
 
+    /// Whether a function in it may have to wait: then its operator must be able to compute the
+    /// row again. A sub-select may contain anything.
+    pub fn may_wait(&self) -> bool {
+        let mut waits = false;
+        self.visit(&mut |e| match e {
+            Ex::SubPlan { .. } => waits = true,
+            Ex::Call { function: Function { callee: Callee::Session(name), .. }, .. } => {
+                waits |= crate::session::may_wait(name);
+            }
+            _ => {}
+        });
+        waits
+    }
+
     /// Calls `f` for every register that the expression itself reads (sub-plans apart).
     pub fn visit(&self, f: &mut dyn FnMut(&Ex)) {
         f(self);

@@ -70,6 +70,12 @@ pub enum Step {
     Wait(WaitHandle),
 }
 
+/// What became of computing a row.
+pub enum Computed<T> {
+    Value(T),
+    Wait(WaitHandle),
+}
+
 /// One operator of a running plan.
 pub trait Node: Send {
     fn next(&mut self, cx: &mut ExecCx<'_>) -> Result<Step>;
@@ -136,8 +142,6 @@ pub struct ExecCx<'a> {
     pub fx: &'a dyn FnContext,
     pub params: &'a [Datum],
     store: Option<Store<'a>>,
-    /// Where a function that has to wait leaves what to wait for.
-    waits: Option<&'a RefCell<Option<WaitHandle>>>,
     pub regs: Vec<Datum>,
     /// Taken out while one of them runs, so that it can use the rest of the context.
     pub subplans: Vec<Option<Box<SubPlanState>>>,
@@ -162,7 +166,6 @@ impl<'a> ExecCx<'a> {
             fx,
             params,
             store: None,
-            waits: None,
             regs: Vec::new(),
             subplans: Vec::new(),
             ctes: Vec::new(),
@@ -176,9 +179,8 @@ impl<'a> ExecCx<'a> {
         }
     }
 
-    pub fn with_store(mut self, store: Store<'a>, waits: &'a RefCell<Option<WaitHandle>>) -> Self {
+    pub fn with_store(mut self, store: Store<'a>) -> Self {
         self.store = Some(store);
-        self.waits = Some(waits);
         self
     }
 
@@ -187,12 +189,33 @@ impl<'a> ExecCx<'a> {
         self.store.as_ref().ok_or_else(|| SqlError::internal("no storage in this context"))
     }
 
-    /// What an error that only means "wait" wants waited for.
-    pub fn take_wait(&self, e: &SqlError) -> Option<WaitHandle> {
-        if e.state != MUST_WAIT {
-            return None;
+    /// Computes something of a row. With `may_wait` a function in it may have to wait; then the
+    /// operator returns `Step::Wait`, keeps the row, and computes the same again when it is
+    /// called next (`session/waiting.rs`).
+    #[inline]
+    pub fn compute<T>(
+        &mut self,
+        may_wait: bool,
+        f: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<Computed<T>> {
+        match may_wait {
+            false => f(self).map(Computed::Value),
+            true => self.compute_waiting(f),
         }
-        self.waits?.borrow_mut().take()
+    }
+
+    #[cold]
+    fn compute_waiting<T>(
+        &mut self,
+        f: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<Computed<T>> {
+        self.fx.session().begin_row();
+        let value = f(self);
+        let waits = value.as_ref().is_err_and(|e| e.state == MUST_WAIT);
+        match self.fx.session().end_row(waits) {
+            Some(handle) => Ok(Computed::Wait(handle)),
+            None => value.map(Computed::Value),
+        }
     }
 
     #[inline]
@@ -224,6 +247,6 @@ impl<'a> ExecCx<'a> {
 pub(crate) fn cannot_wait() -> SqlError {
     SqlError::new(
         State::FEATURE_NOT_SUPPORTED,
-        "row locks in a sub-select that depends on the outer row are not supported",
+        "waiting in a sub-select that depends on the outer row is not supported",
     )
 }

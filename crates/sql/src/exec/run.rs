@@ -24,7 +24,6 @@ use inkling_storage::engine::Engine;
 use inkling_storage::heap::VisState;
 use inkling_storage::ids::CommandId;
 use inkling_storage::txn::{Snapshot, Transaction};
-use inkling_storage::wait::WaitHandle;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -75,7 +74,6 @@ pub struct Running {
     snapshot: Snapshot,
     command: CommandId,
     execution: Execution,
-    waits: RefCell<Option<WaitHandle>>,
     /// Sub-plans that run first and have run.
     prepared: usize,
     rows: u64,
@@ -116,7 +114,6 @@ impl Running {
             snapshot,
             command: env.tx.borrow().command_id(),
             execution,
-            waits: RefCell::new(None),
             prepared: 0,
             rows: 0,
             written: 0,
@@ -150,8 +147,8 @@ impl Running {
         f: impl FnOnce(&mut dyn super::Node, &mut ExecCx<'_>) -> Result<T>,
     ) -> Result<T> {
         let e = &mut self.execution;
-        let mut cx = ExecCx::new(env.fx, &self.params)
-            .with_store(env.store(self.snapshot, self.command), &self.waits);
+        let mut cx =
+            ExecCx::new(env.fx, &self.params).with_store(env.store(self.snapshot, self.command));
         cx.regs = std::mem::take(&mut e.registers);
         cx.subplans = std::mem::take(&mut e.subplans);
         cx.ctes = std::mem::take(&mut e.ctes);
@@ -185,13 +182,7 @@ impl Running {
                 }
                 prepared += 1;
             }
-            match root.next(cx) {
-                Err(e) => match cx.take_wait(&e) {
-                    Some(handle) => Ok(Step::Wait(handle)),
-                    None => Err(e),
-                },
-                step => step,
-            }
+            root.next(cx)
         });
         self.execution.first = first;
         self.prepared = prepared;

@@ -6,7 +6,7 @@
 
 use super::expr::Ex;
 use super::table::{IndexExec, TableExec};
-use super::{ExecCx, Node, Reg, Step};
+use super::{Computed, ExecCx, Node, Reg, Step};
 use crate::analyze::bound::system_column as system;
 use crate::error::{Result, SqlError};
 use crate::keycode;
@@ -26,6 +26,8 @@ pub struct Load {
     pub first: Vec<usize>,
     pub rest: Vec<usize>,
     pub filter: Option<Ex>,
+    /// A function in the filter may have to wait.
+    pub waits: bool,
     /// System columns that are read, ctid apart.
     pub system: Vec<i16>,
     pub ctid: Option<Reg>,
@@ -170,8 +172,14 @@ impl Node for SeqScan {
                 let i = self.item;
                 self.item += 1;
                 let Some(t) = self.page.tuple(i) else { return Err(self.bad_tuple(i)) };
-                if self.load.row(cx, t, self.page.row(i), self.page.base())? {
-                    return Ok(Step::Row);
+                let (row, base) = (self.page.row(i), self.page.base());
+                match cx.compute(self.load.waits, |cx| self.load.row(cx, t, row, base))? {
+                    Computed::Value(true) => return Ok(Step::Row),
+                    Computed::Value(false) => {}
+                    Computed::Wait(handle) => {
+                        self.item = i;
+                        return Ok(Step::Wait(handle));
+                    }
                 }
             }
             if !self.next_page(cx)? {
@@ -472,8 +480,13 @@ impl Node for IndexScan {
             while self.state.entry < self.state.batch.len() {
                 let root = self.state.batch.rows()[self.state.entry];
                 self.state.entry += 1;
-                if self.fetch(cx, root)? {
-                    return Ok(Step::Row);
+                match self.fetch(cx, root)? {
+                    Computed::Value(true) => return Ok(Step::Row),
+                    Computed::Value(false) => {}
+                    Computed::Wait(handle) => {
+                        self.state.entry -= 1;
+                        return Ok(Step::Wait(handle));
+                    }
                 }
             }
             if !self.more(cx)? {
@@ -490,7 +503,7 @@ impl Node for IndexScan {
 
 impl IndexScan {
     #[inline]
-    fn fetch(&mut self, cx: &mut ExecCx<'_>, root: RowId) -> Result<bool> {
+    fn fetch(&mut self, cx: &mut ExecCx<'_>, root: RowId) -> Result<Computed<bool>> {
         let store = cx.store()?;
         let found = {
             let tx = store.tx.borrow();
@@ -498,12 +511,12 @@ impl IndexScan {
             heap::fetch_hot(store.engine, &read, &self.load.table.heap, root, &mut self.state.buf)?
         };
         if !found {
-            return Ok(false);
+            return Ok(Computed::Value(false));
         }
-        let row = self.state.buf.row();
-        let Some(t) = self.state.buf.tuple() else { return Ok(false) };
-        let passes = self.load.row(cx, t, row, self.state.buf.base())?;
-        if passes && self.keep {
+        let (row, base) = (self.state.buf.row(), self.state.buf.base());
+        let Some(t) = self.state.buf.tuple() else { return Ok(Computed::Value(false)) };
+        let passes = cx.compute(self.load.waits, |cx| self.load.row(cx, t, row, base))?;
+        if matches!(passes, Computed::Value(true)) && self.keep {
             std::mem::swap(&mut cx.raw, &mut self.state.buf);
             cx.raw_of = self.load.table.def.oid;
         }
@@ -547,8 +560,14 @@ impl Node for TidScan {
                 heap::fetch(store.engine, &read, &self.load.table.heap, row, &mut self.buf)?
             };
             let Some(t) = self.buf.tuple().filter(|_| found) else { continue };
-            if self.load.row(cx, t, row, self.buf.base())? {
-                return Ok(Step::Row);
+            let base = self.buf.base();
+            match cx.compute(self.load.waits, |cx| self.load.row(cx, t, row, base))? {
+                Computed::Value(true) => return Ok(Step::Row),
+                Computed::Value(false) => {}
+                Computed::Wait(handle) => {
+                    self.rows.push(row);
+                    return Ok(Step::Wait(handle));
+                }
             }
         }
         Ok(Step::Done)

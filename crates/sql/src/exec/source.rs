@@ -1,7 +1,7 @@
 //! Rows that do not come from tables: functions, VALUES, set-returning targets.
 
 use super::expr::{Callee, Ex};
-use super::{ExecCx, Node, Reg, Step};
+use super::{Computed, ExecCx, Node, Reg, Step};
 use crate::error::{Result, SqlError};
 use crate::functions::{Builtin, Implementation};
 use crate::types::Datum;
@@ -17,6 +17,12 @@ pub struct SetCall {
 type Rows = Box<dyn Iterator<Item = Result<Vec<Datum>>> + Send>;
 
 impl SetCall {
+    fn may_wait(&self) -> bool {
+        self.args.iter().any(Ex::may_wait)
+            || matches!(self.function.imp, Implementation::Session)
+                && crate::session::may_wait(self.function.name)
+    }
+
     fn start(&self, cx: &mut ExecCx<'_>) -> Result<Rows> {
         let args = super::expr::eval_all(&self.args, cx)?;
         if self.function.strict && args.iter().any(Datum::is_null) {
@@ -105,13 +111,10 @@ fn advance(calls: &[SetCall], rows: &mut [Rows], cx: &mut ExecCx<'_>) -> Result<
 impl Node for FunctionScan {
     fn next(&mut self, cx: &mut ExecCx<'_>) -> Result<Step> {
         if !self.started {
-            self.rows.clear();
-            for call in &self.calls {
-                match call.start(cx) {
-                    Ok(rows) => self.rows.push(rows),
-                    Err(e) => {
-                        return cx.take_wait(&e).map(Step::Wait).ok_or(e);
-                    }
+            for call in self.calls.iter().skip(self.rows.len()) {
+                match cx.compute(call.may_wait(), |cx| call.start(cx))? {
+                    Computed::Value(rows) => self.rows.push(rows),
+                    Computed::Wait(handle) => return Ok(Step::Wait(handle)),
                 }
             }
             self.started = true;

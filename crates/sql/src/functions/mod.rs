@@ -6,6 +6,7 @@
 
 use crate::error::Result;
 use crate::types::{Datum, Oid};
+use inkling_storage::wait::WaitHandle;
 
 pub(crate) mod aggregate;
 #[cfg(test)]
@@ -69,6 +70,14 @@ pub trait SessionFunctions {
     fn call(&self, name: &str, args: &[Datum]) -> Result<Datum>;
     /// Set-returning session functions (pg_settings rows, pg_stat_activity rows, ...).
     fn call_set(&self, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>>;
+    /// A row is computed whose functions may wait; true for the outermost of nested ones.
+    fn begin_row(&self) -> bool {
+        true
+    }
+    /// It is computed, failed, or `waits`: then for what. See `session/waiting.rs`.
+    fn end_row(&self, _waits: bool) -> Option<WaitHandle> {
+        None
+    }
 }
 
 pub type ScalarFn = fn(&dyn FnContext, &[Datum]) -> Result<Datum>;

@@ -5,6 +5,7 @@
 
 use super::database::{Database, SessionParams};
 use super::sequences::Sequences;
+use super::waiting::Waiting;
 use super::{CancelFlag, functions};
 use crate::analyze::statement::BindContext;
 use crate::catalog::temp::TempSchemas;
@@ -14,6 +15,7 @@ use crate::functions::{FnContext, SessionFunctions};
 use crate::settings::{ChangeSource, Decoded, SessionSettings};
 use crate::types::{Datum, Oid, OutputStyle};
 use inkling_storage::txn::TxnSession;
+use inkling_storage::wait::WaitHandle;
 use jiff::tz::TimeZone;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -40,6 +42,9 @@ pub(super) struct Around {
     /// The transaction must not write.
     pub read_only: Cell<bool>,
     pub sequences: Sequences,
+    pub waiting: Waiting,
+    /// What functions had to tell the client.
+    pub warnings: RefCell<Vec<SqlError>>,
     /// Whose locks this session's are.
     pub txn_session: Arc<TxnSession>,
     /// The version that the shared catalog had when this one was read.
@@ -89,6 +94,8 @@ impl Around {
         Ok(Around {
             read_only: Cell::new(false),
             sequences: Sequences::default(),
+            waiting: Waiting::default(),
+            warnings: RefCell::default(),
             txn_session: TxnSession::new(db.engine.as_ref(), params.pid),
             catalog_seen: Cell::new(catalog.version),
             style: decoded.style.clone(),
@@ -154,6 +161,11 @@ impl Around {
         let in_transaction = self.in_transaction.get();
         let mut settings = self.settings.borrow_mut();
         settings.set(name, value, ChangeSource::Session, local, in_transaction)
+    }
+
+    /// A function's warning.
+    pub fn warn(&self, warning: SqlError) {
+        self.warnings.borrow_mut().push(warning);
     }
 
     /// Takes over what changed in the settings, if anything did: after SET, after a statement
@@ -326,6 +338,12 @@ impl SessionFunctions for Around {
     }
     fn call_set(&self, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
         functions::call_set(self, name, args)
+    }
+    fn begin_row(&self) -> bool {
+        self.waiting.begin_row()
+    }
+    fn end_row(&self, waits: bool) -> Option<WaitHandle> {
+        self.waiting.end_row(waits)
     }
 }
 

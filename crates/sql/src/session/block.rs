@@ -402,15 +402,19 @@ impl Session {
 
     /// A statement failed: an implicit transaction is rolled back, a block fails.
     pub fn statement_failed(&mut self) {
+        self.around.waiting.reset();
         match self.block {
             Block::Idle | Block::Implicit => self.abort_transaction(),
             Block::Open => {
                 self.portals.clear();
                 self.block = Block::Failed;
-                let has_savepoint = self.tx.as_ref().is_some_and(|t| t.borrow().depth() > 1);
-                if !has_savepoint {
+                match self.tx.as_mut().map(RefCell::get_mut) {
+                    Some(tx) if tx.depth() > 1 => {
+                        tx.rollback_innermost(self.around.db.engine.as_ref());
+                        self.around.sequences.locks_may_have_gone();
+                    }
                     // Nothing can bring it back: give up its locks and snapshot at once.
-                    self.give_up_transaction();
+                    _ => self.give_up_transaction(),
                 }
             }
             Block::Failed => {}

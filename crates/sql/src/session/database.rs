@@ -85,6 +85,8 @@ pub struct Database {
     sessions: Arc<Sessions>,
     /// The numbers of sessions with temporary schemas.
     temp_numbers: Arc<TempNumbers>,
+    /// For sessions that sleep.
+    pub(super) alarms: super::alarms::Alarms,
 }
 
 /// A session's number among those with temporary schemas, for as long as it lives.
@@ -151,6 +153,7 @@ impl Database {
             started,
             sessions: Arc::default(),
             temp_numbers: Arc::default(),
+            alarms: Default::default(),
             engine,
         }))
     }

@@ -3,13 +3,14 @@
 //! What is not answered here is refused by name (0A000): pg_proc lists PostgreSQL's functions, so
 //! that clients find what they look for, and a call says plainly what is not there yet.
 
-use super::CancelReason;
 use super::around::Around;
+use super::{Activity, CancelReason};
 use crate::catalog::info;
 use crate::error::{Result, SqlError, State};
 use crate::functions::FnContext;
 use crate::settings::{self, Kind};
 use crate::types::{Datum, Oid};
+use inkling_storage::lock::LockTag;
 
 fn text_arg(args: &[Datum], at: usize) -> Option<&str> {
     match args.get(at) {
@@ -40,7 +41,14 @@ fn optional(text: Option<impl Into<compact_str::CompactString>>) -> Datum {
 
 /// Answers a scalar function.
 pub(super) fn call(around: &Around, name: &str, args: &[Datum]) -> Result<Datum> {
+    super::waiting::once(around, name, || call_once(around, name, args))
+}
+
+fn call_once(around: &Around, name: &str, args: &[Datum]) -> Result<Datum> {
     if let Some(answer) = super::sequences::call(around, name, args)? {
+        return Ok(answer);
+    }
+    if let Some(answer) = super::waiting::call(around, name, args)? {
         return Ok(answer);
     }
     if let Some(answer) = session_call(around, name, args)? {
@@ -227,6 +235,7 @@ fn all_settings(around: &Around) -> Vec<Vec<Datum>> {
 
 fn activity(around: &Around) -> Vec<Vec<Datum>> {
     let catalog = around.catalog();
+    let waits = Waits::now(around);
     around
         .db
         .sessions()
@@ -235,6 +244,8 @@ fn activity(around: &Around) -> Vec<Vec<Datum>> {
             let role = catalog.role_names.get(&s.user).copied().unwrap_or(Oid::INVALID);
             let address = s.client.rsplit_once(':');
             let port = address.and_then(|(_, p)| p.parse().ok());
+            let (wait_type, wait_event) = waits.of(s.pid, s.activity);
+            let xid = waits.xids.get(&s.pid);
             vec![
                 Datum::Oid(Oid::POSTGRES_DATABASE.0),
                 Datum::text(around.database.as_str()),
@@ -250,10 +261,10 @@ fn activity(around: &Around) -> Vec<Vec<Datum>> {
                 Datum::Null,
                 Datum::Timestamp(s.changed),
                 Datum::Timestamp(s.changed),
-                Datum::Null,
-                Datum::Null,
+                optional(wait_type),
+                optional(wait_event),
                 Datum::text(s.activity.as_str()),
-                Datum::Null,
+                xid.map_or(Datum::Null, |xid| Datum::Oid(*xid)),
                 Datum::Null,
                 Datum::Null,
                 Datum::text(s.query),
@@ -263,8 +274,50 @@ fn activity(around: &Around) -> Vec<Vec<Datum>> {
         .collect()
 }
 
+/// What sessions wait for, by process id.
+struct Waits {
+    locks: hashbrown::HashMap<i32, &'static str>,
+    asleep: Vec<i32>,
+    /// Not a wait, but seen in the same look at the locks: who runs which transaction.
+    xids: hashbrown::HashMap<i32, u32>,
+}
+
+impl Waits {
+    fn now(around: &Around) -> Waits {
+        let asleep = around.db.alarms.sleepers();
+        let mut waits = Waits { locks: Default::default(), asleep, xids: Default::default() };
+        for lock in around.db.engine.locks.list() {
+            match lock.tag {
+                _ if !lock.granted => {
+                    waits.locks.insert(lock.pid, lock.tag.kind());
+                }
+                LockTag::Xid(xid) => {
+                    // Subtransactions come after their parents.
+                    waits.xids.entry(lock.pid).or_insert(xid.raw() as u32);
+                }
+                _ => {}
+            }
+        }
+        waits
+    }
+
+    /// wait_event_type and wait_event, by PostgreSQL's names.
+    fn of(&self, pid: i32, activity: Activity) -> (Option<&'static str>, Option<&'static str>) {
+        if let Some(kind) = self.locks.get(&pid) {
+            return (Some("Lock"), Some(kind));
+        }
+        if self.asleep.contains(&pid) {
+            return (Some("Timeout"), Some("PgSleep"));
+        }
+        match activity {
+            Activity::Active => (None, None),
+            _ => (Some("Client"), Some("ClientRead")),
+        }
+    }
+}
+
 fn locks(around: &Around) -> Vec<Vec<Datum>> {
-    use inkling_storage::lock::LockTag;
+    let now = around.clock_timestamp();
     let database = Oid::POSTGRES_DATABASE.0;
     around
         .db
@@ -291,13 +344,24 @@ fn locks(around: &Around) -> Vec<Vec<Datum>> {
                     row[1] = Datum::Oid(database);
                     row[7] = Datum::Oid(class);
                     row[8] = Datum::Oid(object);
+                    row[9] = Datum::Int2(0);
+                }
+                LockTag::Advisory(key) => {
+                    let (class, object, sub) = key.parts();
+                    row[1] = Datum::Oid(database);
+                    row[7] = Datum::Oid(class);
+                    row[8] = Datum::Oid(object);
+                    row[9] = Datum::Int2(sub as i16);
                 }
                 _ => {}
             }
             row[11] = Datum::Int4(l.pid);
             row[12] = Datum::text(l.mode.to_string());
             row[13] = Datum::Bool(l.granted);
-            row[14] = Datum::Bool(false);
+            row[14] = Datum::Bool(l.fast_path);
+            row[15] = l.waiting_since.map_or(Datum::Null, |since| {
+                Datum::Timestamp(now - since.elapsed().as_micros() as i64)
+            });
             row
         })
         .collect()

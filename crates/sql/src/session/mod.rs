@@ -30,10 +30,12 @@
 //! | `functions`   | the built-ins that ask the session or the catalog                    |
 //! | `durability`  | the view of what tables promise and how that is kept                 |
 //! | `sequences`   | nextval and its kin                                                  |
+//! | `waiting`     | pg_sleep, advisory locks: functions that wait, effects once          |
 //! | `inspect`     | those that show pages, maps and counters                             |
 //!
 //! See [`api`] for what a driver does with each answer.
 
+mod alarms;
 pub mod api;
 mod around;
 mod block;
@@ -51,6 +53,9 @@ mod statement_cache;
 mod stats;
 mod temp;
 mod utility;
+mod waiting;
+
+pub(crate) use waiting::may_wait;
 
 pub use api::{CancelFlag, CancelReason, ColumnDesc, CommandTag, CopyInfo, Progress, RowSink};
 pub use database::{Activity, Database, SessionParams};
@@ -191,6 +196,7 @@ impl Session {
 
     /// Notices and warnings since the last call, in order.
     pub fn take_notices(&mut self) -> Vec<SqlError> {
+        self.notices.append(self.around.warnings.get_mut());
         if self.notices.is_empty() {
             return Vec::new();
         }
@@ -219,8 +225,11 @@ impl Session {
         u64::try_from(ms).ok().map(Duration::from_millis)
     }
 
-    /// `lock_timeout`, when it is set: how long one wait may last.
+    /// `lock_timeout`, when it is set: how long one wait may last. It does not limit sleep.
     pub fn lock_timeout(&self) -> Option<Duration> {
+        if self.around.waiting.sleeps() {
+            return None;
+        }
         positive_millis(self.around.with_decoded(|d| d.lock_timeout_ms))
     }
 

@@ -71,6 +71,7 @@ impl Session {
     ) -> Result<Progress> {
         let now = self.around.db.now();
         self.around.statement_start.set(now);
+        self.around.waiting.reset();
         if self.block == super::block::Block::Failed && !portal.prepared.ends_transaction() {
             self.check_not_failed()?;
         }

@@ -458,6 +458,15 @@ impl Transaction {
         true
     }
 
+    /// Undoes everything since the innermost savepoint, which stays: a statement has failed, and
+    /// what was locked since must not keep others waiting until the client has read of it.
+    pub fn rollback_innermost(&mut self, host: &impl TxnHost) {
+        let depth = self.levels.len();
+        let name = self.levels[depth - 1].name.take();
+        self.rollback_sub(host, depth);
+        self.push_level(name);
+    }
+
     /// Rolls back the level at `depth` and those inside, which are gone then.
     pub fn rollback_sub(&mut self, host: &impl TxnHost, depth: usize) {
         assert!(depth > 1 && depth <= self.levels.len(), "a savepoint's depth");

@@ -20,7 +20,6 @@ use crate::row::EncodedRow;
 use crate::types::Datum;
 use inkling_storage::heap::{self, InsertOpts};
 use inkling_storage::wait::WaitHandle;
-use std::cell::RefCell;
 use std::sync::Arc;
 
 /// A batch is written when it has this many bytes ...
@@ -46,9 +45,6 @@ pub struct BulkInsert {
 
 /// Waits in the calling thread; an error ends the insertion.
 pub type Block<'a> = &'a dyn Fn(&WaitHandle) -> Result<()>;
-
-/// Where functions that have to wait would say so; there are none in a COPY.
-pub type Waits = RefCell<Option<WaitHandle>>;
 
 impl BulkInsert {
     /// `checks` are the table's CHECK conditions by name. `freeze`: COPY ... FREEZE.
@@ -119,13 +115,12 @@ impl BulkInsert {
 
     /// Writes what is left.
     pub fn finish(&mut self, env: &ExecEnv<'_>, block: Block<'_>) -> Result<()> {
-        let waits = Waits::default();
-        let cx = Self::context(env, &waits)?;
+        let cx = Self::context(env)?;
         self.write(env, &cx, block)
     }
 
     /// What evaluating a row's checks and encoding it needs.
-    pub fn context<'c>(env: &'c ExecEnv<'_>, waits: &'c Waits) -> Result<ExecCx<'c>> {
+    pub fn context<'c>(env: &'c ExecEnv<'_>) -> Result<ExecCx<'c>> {
         let (snapshot, command) = {
             let mut tx = env.tx.borrow_mut();
             let snapshot = match tx.snapshot() {
@@ -134,7 +129,7 @@ impl BulkInsert {
             };
             (snapshot, tx.command_id())
         };
-        Ok(ExecCx::new(env.fx, &[]).with_store(env.store(snapshot, command), waits))
+        Ok(ExecCx::new(env.fx, &[]).with_store(env.store(snapshot, command)))
     }
 
     fn write(&mut self, env: &ExecEnv<'_>, cx: &ExecCx<'_>, block: Block<'_>) -> Result<()> {

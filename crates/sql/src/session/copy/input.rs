@@ -12,7 +12,7 @@ use crate::analyze::statement::{CopyFormat, CopyTable};
 use crate::catalog::TableDef;
 use crate::error::{Result, SqlError, State};
 use crate::exec::RowExpr;
-use crate::exec::bulk::{BulkInsert, Waits};
+use crate::exec::bulk::BulkInsert;
 use crate::exec::run::ExecEnv;
 use crate::functions::FnContext;
 use crate::plan::PlanEnv;
@@ -524,8 +524,7 @@ impl CopyFrom {
         bytes: &[u8],
         last: bool,
     ) -> Result<usize> {
-        let waits = Waits::default();
-        let mut cx = BulkInsert::context(env, &waits)?;
+        let mut cx = BulkInsert::context(env)?;
         let mut at = 0;
         while !self.ended {
             let Some((end, next)) = self.line_end(&bytes[at..], last) else { return Ok(at) };
