@@ -27,7 +27,7 @@ fn text(session: &mut Session, sql: &str) -> String {
 }
 
 fn code(session: &mut Session, sql: &str) -> String {
-    session.query(sql, &[]).err().expect(sql).state.code().to_string()
+    session.query(sql, &[]).expect_err(sql).state.code().to_string()
 }
 
 /// Asks until the answer is `wanted`.
