@@ -97,8 +97,8 @@ pub fn check(options: &[(String, String)], persistence: Persistence) -> Result<(
 pub fn parse_max_loss(text: &str) -> Result<u64> {
     let invalid = |message: String| SqlError::new(State::INVALID_PARAMETER_VALUE, message);
     let trimmed = text.trim();
-    let split = trimmed.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(trimmed.len());
-    let (number, unit) = (trimmed[..split].trim(), trimmed[split..].trim());
+    let number = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = (number.trim(), &trimmed[number.len()..]);
     let bad = || invalid(format!("invalid value for option \"{MAX_LOSS}\": {text}"));
     let micros = match unit {
         "us" => 1.0,

@@ -208,7 +208,8 @@ impl Around {
         self.temp.filter(|temp| catalog.schemas.contains_key(&temp.main))
     }
 
-    /// Whether a relation's pages are this session's business: not those of another's temporary one.
+    /// Whether a relation's pages are this session's business: not those of another's temporary
+    /// one.
     pub fn may_read_pages(&self, table: &TableDef) -> bool {
         table.persistence != Persistence::Temporary
             || self.temp_schemas().is_some_and(|temp| temp.main == table.schema)

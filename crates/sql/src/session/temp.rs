@@ -7,12 +7,12 @@
 //! ```
 //!
 //! - What defines temporary relations only ([`Session::concerns_temporary`]) is not told to other
-//!   sessions, and its commit is waited for by nobody: catalog rows about temporary relations may be
-//!   lost in a crash together with them.
+//!   sessions, and its commit is waited for by nobody: catalog rows about temporary relations may
+//!   be lost in a crash together with them.
 //! - A transaction that has done so sees the shared catalog with its own temporary relations, under
 //!   a version of its own, so its statements are planned once and kept like others.
-//! - ON COMMIT DELETE ROWS cuts files before the commit is certain. If the commit fails the rows are
-//!   gone as well; the transaction began with none.
+//! - ON COMMIT DELETE ROWS cuts files before the commit is certain. If the commit fails the rows
+//!   are gone as well; the transaction began with none.
 
 use super::Session;
 use super::database::TempNumber;
@@ -132,8 +132,8 @@ impl Session {
     }
 
     /// The level of a relation that the running transaction wrote. What the catalog says of
-    /// temporary relations is worth as much as they are; a temporary relation that was dropped since
-    /// is not in the catalog, and known by its files.
+    /// temporary relations is worth as much as they are; a temporary relation that was dropped
+    /// since is not in the catalog, and known by its files.
     pub(super) fn level_of(&self, rel: RelId) -> TableLevel {
         let level = self.around.catalog().levels.of(rel);
         if level != TableLevel::Inherit || self.around.temp().is_none() {
