@@ -18,7 +18,6 @@ copy t to program 'cat';
 listen l;
 do 'begin end';
 merge into t using t u on t.a = u.a when matched then delete;
-select pg_sleep(1);
 select 1
 for update;
 drop table t;
