@@ -127,15 +127,18 @@ struct Witness {
 }
 
 impl Witness {
+    /// Comes back when it is connected: a misbehaving client can't take its place.
     fn start(server: &Server) -> Witness {
         server.psql("create table witness (n bigint primary key)");
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, url) = (Arc::clone(&stop), server.url());
+        let (connected, is_connected) = std::sync::mpsc::channel();
         let thread = thread::spawn(move || {
             runtime().block_on(async {
                 let (client, connection) =
                     tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("connect");
                 tokio::spawn(connection);
+                connected.send(()).expect("awaited");
                 let mut told = 0u64;
                 while !stopped.load(Ordering::Relaxed) || told == 0 {
                     let next = told + 1;
@@ -150,6 +153,7 @@ impl Witness {
                 told
             })
         });
+        is_connected.recv().expect("a witness that is connected");
         Witness { stop, thread }
     }
 
@@ -512,6 +516,7 @@ fn hundreds_of_idle_connections() {
 #[test]
 fn too_many_connections() {
     with_witness(&["max_connections=20"], |server| {
+        eventually(server, "select count(*) from pg_stat_activity where pid is not null", "2");
         for _ in 0..3 {
             let mut sessions = Vec::new();
             let refused = loop {
