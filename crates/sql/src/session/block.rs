@@ -339,6 +339,7 @@ impl Session {
         self.after_transaction(outcome.is_ok());
         let cut = self.clog_cut.take();
         let outcome = outcome?;
+        self.asked = outcome.wait;
         self.cut_clog(cut);
         if !outcome.unlinks.is_empty() {
             // Files may go only when the commit that dropped them cannot be lost any more.

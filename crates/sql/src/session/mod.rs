@@ -97,6 +97,8 @@ pub struct Session {
     temp: temp::Temporary,
     /// No byte of an answer leaves before the log is durable up to here.
     barrier: Lsn,
+    /// The flush that the last commit asked for: its answer waits with it.
+    asked: Option<WaitHandle>,
     /// An answer is being held back: what it has to wait for is known.
     held_back: bool,
     /// A VACUUM's find: no table has an xid below, as of a position of the log.
@@ -131,6 +133,7 @@ impl Session {
             catalog_at,
             temp: temp::Temporary::default(),
             barrier,
+            asked: None,
             held_back: false,
             clog_cut: None,
             statements: HashMap::new(),
@@ -163,8 +166,13 @@ impl Session {
         }
         self.barrier = self.barrier.max(self.around.sequences.take_told());
         self.held_back = false;
+        let asked = self.asked.take();
         if !self.barrier.is_valid() {
             return Ok(None);
+        }
+        if let Some(handle) = asked.filter(|handle| !handle.is_ready()) {
+            self.held_back = true;
+            return Ok(Some(handle));
         }
         let wal = &self.around.db.engine.wal;
         match wal.request_flush(self.barrier) {

@@ -337,6 +337,11 @@ impl<D: LogDevice> Kernel<D> {
         !self.flushes.is_empty()
     }
 
+    /// How many wait for a flush, and how many ever did.
+    pub fn waiters(&self) -> (usize, u64) {
+        (self.flushes.len(), self.flushes.enlisted())
+    }
+
     pub fn deadline(&self) -> u64 {
         self.deadline.load(Ordering::SeqCst)
     }

@@ -9,7 +9,7 @@
 //! other side *changes the condition first, then looks for who announced*.
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::thread::{self, Thread};
 use crate::wait::{Event, WaitHandle};
 use smallvec::SmallVec;
@@ -23,6 +23,8 @@ type Wakes = SmallVec<[Event; 32]>;
 #[derive(Default)]
 pub(super) struct FlushQueue {
     waiting: Mutex<VecDeque<(u64, Event)>>,
+    /// How many were ever enlisted.
+    enlisted: AtomicU64,
 }
 
 impl FlushQueue {
@@ -41,6 +43,7 @@ impl FlushQueue {
         // Commits ask in nearly the order of their positions: the place is at or near the end.
         let at = waiting.iter().rposition(|(other, _)| *other <= position).map_or(0, |i| i + 1);
         waiting.insert(at, (position, event));
+        self.enlisted.fetch_add(1, Ordering::Relaxed);
         Some(handle)
     }
 
@@ -62,8 +65,16 @@ impl FlushQueue {
         all.iter().for_each(|(_, event)| event.wake());
     }
 
+    pub fn len(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
+    pub fn enlisted(&self) -> u64 {
+        self.enlisted.load(Ordering::Relaxed)
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.waiting.lock().is_empty()
+        self.len() == 0
     }
 }
 

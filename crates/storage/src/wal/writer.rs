@@ -2,12 +2,16 @@
 //!
 //! | it finds | it does |
 //! |---|---|
-//! | somebody waiting for a flush | flush at once: the commits that come meanwhile share the next |
+//! | somebody waiting for a flush | flush: the commits that come meanwhile share the next |
 //! | the earliest asynchronous deadline only as far away as a flush takes (`pace.rs`) | flush |
 //! | `flush_after` unflushed bytes | flush |
 //! | `write_after` unwritten bytes, or any for `writer_delay` | write, without sync |
 //! | no whole segment ready beyond the current one, and no deadline near | prepare a piece of one |
 //! | nothing | sleep until the next of these is due, or until woken |
+//!
+//! Before a flush that somebody waits for, the thread may let a moment pass in which others join
+//! (`pace.rs`). Nobody has to wake it from that: who needs room in the ring, or a flush without
+//! company, finds the device free.
 //!
 //! One decision is one [`Step`], taken from positions alone, so a simulation without the thread
 //! makes the same decisions by calling `run_writer_once`.
@@ -17,6 +21,8 @@ use super::kernel::NEVER;
 use super::segment::Progress;
 use crate::error::{Result, StorageError};
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 /// With nothing to do the writer still looks around this often.
 const IDLE_MICROS: u64 = 5_000_000;
@@ -174,9 +180,19 @@ impl Shared {
             match self.next_step(now) {
                 Step::Sleep(_) => self.sleep_unless_due(),
                 step => {
+                    if step == Step::Flush {
+                        self.wait_for_company(now);
+                    }
                     let _ = self.perform(step, now);
                 }
             }
+        }
+    }
+
+    fn wait_for_company(&self, now: u64) {
+        let (waiting, asked) = self.kernel.waiters();
+        if let Some(micros) = self.kernel.pace.wait_for_company(now, waiting, asked) {
+            thread::sleep(Duration::from_micros(micros));
         }
     }
 
