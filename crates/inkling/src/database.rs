@@ -3,7 +3,6 @@
 use crate::Result;
 use crate::options::{apply_to, engine_options};
 use crate::session::Session;
-use crate::timer::Timer;
 use inkling_sql::error::{SqlError, State};
 use inkling_sql::session as sql;
 use inkling_sql::settings::{ChangeSource, ServerSettings};
@@ -59,7 +58,6 @@ pub struct Database {
 
 pub(crate) struct Inner {
     pub db: Arc<sql::Database>,
-    pub timer: Timer,
     user: String,
     next_pid: AtomicI32,
     closed: AtomicBool,
@@ -113,7 +111,6 @@ impl Database {
         let db = sql::Database::open(engine, options.settings)?;
         let inner = Inner {
             db,
-            timer: Timer::default(),
             user: options.user,
             next_pid: AtomicI32::new(1),
             closed: AtomicBool::new(false),

@@ -41,7 +41,6 @@
 //! | `transaction` | the guard that rolls back when it is dropped                      |
 //! | `rows`        | results                                                           |
 //! | `value`       | Rust values as parameters and out of columns                      |
-//! | `timer`       | `statement_timeout` of sessions without a server                  |
 //! | `options`     | settings by name to what the engine wants                         |
 //! | [`check`]     | walks every structure of an open database                         |
 
@@ -50,7 +49,6 @@ mod database;
 mod options;
 mod rows;
 mod session;
-mod timer;
 mod transaction;
 mod value;
 

@@ -18,6 +18,7 @@ use crate::transaction::Transaction;
 use crate::value::ToSql;
 use crate::{Error, Result};
 use hashbrown::HashMap;
+use inkling_sql::alarms::Alarm;
 use inkling_sql::analyze::statement::ParamTypes;
 use inkling_sql::error::State;
 use inkling_sql::functions::FnContext;
@@ -29,7 +30,7 @@ use inkling_sql::types::{Datum, TypeRef};
 use inkling_storage::wait::WaitHandle;
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Prepared statements that a session keeps; beyond that it begins anew.
 const STATEMENTS_KEPT: usize = 256;
@@ -314,6 +315,14 @@ impl Session {
         self.sql.finish_implicit()
     }
 
+    /// `statement_timeout`, until the alarm is dropped. Without a thread for it the statement runs
+    /// without a limit.
+    fn cancel_after(&self, limit: Duration) -> Option<Alarm> {
+        let flag = Arc::clone(self.sql.cancel_flag());
+        let strike = move || flag.request(CancelReason::StatementTimeout);
+        self.database.db.alarms.set(Instant::now() + limit, strike)
+    }
+
     /// Steps the portal to its end. Rows that the sink is full of are released first.
     fn drive<S: RowSink>(
         &mut self,
@@ -321,7 +330,7 @@ impl Session {
         full: &mut dyn FnMut(&mut Session, &mut S) -> Result<()>,
     ) -> Result<CommandTag> {
         let limit = self.sql.statement_timeout();
-        let _limit = limit.map(|l| self.database.timer.start(l, self.sql.cancel_flag()));
+        let _limit = limit.map(|limit| self.cancel_after(limit));
         loop {
             match self.sql.step(PORTAL, sink, 0)? {
                 Progress::Wait(handle) => self.wait(&handle)?,

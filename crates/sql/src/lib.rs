@@ -3,6 +3,7 @@
 //! No network and no async runtime here: a statement is driven step by step, and a step that
 //! cannot go on returns a wait handle.
 
+pub mod alarms;
 pub mod analyze;
 pub mod catalog;
 pub mod error;

@@ -137,12 +137,15 @@ impl Lsn {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Reads PostgreSQL's text form, `XXXXXXXX/XXXXXXXX`.
+    /// Reads PostgreSQL's text form, as in `16/B374D848`: two halves of at most eight hexadecimal
+    /// digits.
     pub fn parse(text: &str) -> Option<Self> {
+        let half = |digits: &str| {
+            let sound = digits.len() <= 8 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            sound.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+        };
         let (high, low) = text.split_once('/')?;
-        let high = u32::from_str_radix(high, 16).ok()?;
-        let low = u32::from_str_radix(low, 16).ok()?;
-        Some(Lsn((u64::from(high) << 32) | u64::from(low)))
+        Some(Lsn((u64::from(half(high)?) << 32) | u64::from(half(low)?)))
     }
 }
 
@@ -334,7 +337,9 @@ mod tests {
         let lsn = Lsn::new(0x0000_0001_16B3_7480);
         assert_eq!(lsn.to_string(), "1/16B37480");
         assert_eq!(Lsn::parse("1/16B37480"), Some(lsn));
-        assert_eq!(Lsn::parse("1-16"), None);
+        for wrong in ["1-16", "/1", "1/", "+1/2", "1/-2", "1/123456789", "g/1"] {
+            assert_eq!(Lsn::parse(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

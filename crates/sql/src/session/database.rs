@@ -2,6 +2,8 @@
 //! is connected.
 
 use super::CancelFlag;
+use super::waiting::Sleepers;
+use crate::alarms::Alarms;
 use crate::analyze::statement::{BindContext, ParamTypes, Statement, Utility};
 use crate::analyze::{self, bound::Expr};
 use crate::catalog::create::{self, ViewBinder};
@@ -85,8 +87,9 @@ pub struct Database {
     sessions: Arc<Sessions>,
     /// The numbers of sessions with temporary schemas.
     temp_numbers: Arc<TempNumbers>,
-    /// For sessions that sleep.
-    pub(super) alarms: super::alarms::Alarms,
+    /// For sessions that sleep, and limits of statements that no server watches over.
+    pub alarms: Alarms,
+    pub(super) sleepers: Sleepers,
 }
 
 /// A session's number among those with temporary schemas, for as long as it lives.
@@ -153,7 +156,8 @@ impl Database {
             started,
             sessions: Arc::default(),
             temp_numbers: Arc::default(),
-            alarms: Default::default(),
+            alarms: Alarms::default(),
+            sleepers: Sleepers::default(),
             engine,
         }))
     }

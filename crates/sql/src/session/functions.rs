@@ -284,7 +284,7 @@ struct Waits {
 
 impl Waits {
     fn now(around: &Around) -> Waits {
-        let asleep = around.db.alarms.sleepers();
+        let asleep = around.db.sleepers.pids();
         let mut waits = Waits { locks: Default::default(), asleep, xids: Default::default() };
         for lock in around.db.engine.locks.list() {
             match lock.tag {

@@ -35,7 +35,6 @@
 //!
 //! See [`api`] for what a driver does with each answer.
 
-mod alarms;
 pub mod api;
 mod around;
 mod block;

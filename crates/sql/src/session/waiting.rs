@@ -25,21 +25,58 @@
 //!
 //! [`MUST_WAIT`]: crate::exec::MUST_WAIT
 
-use super::alarms::Asleep;
 use super::around::Around;
+use crate::alarms::Alarm;
 use crate::error::{Result, Severity, SqlError, State};
 use crate::exec::MUST_WAIT;
 use crate::functions::FnContext;
 use crate::types::{Datum, Oid};
 use inkling_storage::lock::{AdvisoryKey, LockMode, LockResult, LockScope, LockTag, LockWait};
 use inkling_storage::wait::{Event, WaitHandle};
+use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What the current call waits for.
 enum Pending {
     Lock(LockWait),
-    Sleep { until: Instant, alarm: Event, asleep: Asleep },
+    Sleep(Sleep),
+}
+
+/// A call that sleeps.
+struct Sleep {
+    until: Instant,
+    event: Event,
+    _alarm: Option<Alarm>,
+    _shown: Asleep,
+}
+
+/// Who sleeps, for the activity view.
+#[derive(Default)]
+pub(super) struct Sleepers(Arc<Mutex<Vec<i32>>>);
+
+/// A session that sleeps, until this is dropped.
+struct Asleep {
+    sleepers: Arc<Mutex<Vec<i32>>>,
+    pid: i32,
+}
+
+impl Drop for Asleep {
+    fn drop(&mut self) {
+        self.sleepers.lock().retain(|pid| *pid != self.pid);
+    }
+}
+
+impl Sleepers {
+    fn falls_asleep(&self, pid: i32) -> Asleep {
+        self.0.lock().push(pid);
+        Asleep { sleepers: Arc::clone(&self.0), pid }
+    }
+
+    pub fn pids(&self) -> Vec<i32> {
+        self.0.lock().clone()
+    }
 }
 
 struct Note {
@@ -84,7 +121,7 @@ impl Waiting {
             let pending = self.pending.borrow();
             let handle = pending.as_ref().map(|(_, p)| match p {
                 Pending::Lock(wait) => wait.handle(),
-                Pending::Sleep { alarm, .. } => alarm.handle(),
+                Pending::Sleep(sleep) => sleep.event.handle(),
             });
             self.suspended.set(handle.is_some());
             return handle;
@@ -240,19 +277,25 @@ fn sleep(
     how_long: impl FnOnce(&Around) -> Result<Duration>,
 ) -> Result<Datum> {
     let waiting = &around.waiting;
-    let (until, alarm, asleep) = match waiting.take_pending(name) {
-        Some(Pending::Sleep { until, alarm, asleep }) => (until, alarm, asleep),
-        _ => {
-            let until = Instant::now() + how_long(around)?;
-            let alarm = Event::new();
-            around.db.alarms.set(until, &alarm);
-            (until, alarm, around.db.alarms.falls_asleep(around.pid))
-        }
+    let sleep = match waiting.take_pending(name) {
+        Some(Pending::Sleep(sleep)) => sleep,
+        _ => fall_asleep(around, Instant::now() + how_long(around)?),
     };
-    if Instant::now() >= until {
+    if Instant::now() >= sleep.until {
         return Ok(void());
     }
-    Err(waiting.must_wait(name, Pending::Sleep { until, alarm, asleep }))
+    Err(waiting.must_wait(name, Pending::Sleep(sleep)))
+}
+
+fn fall_asleep(around: &Around, until: Instant) -> Sleep {
+    let event = Event::new();
+    let bell = event.clone();
+    let alarm = around.db.alarms.set(until, move || bell.wake());
+    if alarm.is_none() {
+        // Without a thread for it the call looks at the time itself, again and again.
+        event.wake();
+    }
+    Sleep { until, event, _alarm: alarm, _shown: around.db.sleepers.falls_asleep(around.pid) }
 }
 
 /// Which of the advisory functions a name means.

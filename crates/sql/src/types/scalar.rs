@@ -6,7 +6,7 @@
 
 use super::Datum;
 use crate::error::{Result, SqlError, State};
-use inkling_storage::ids::{RowId, SlotNo};
+use inkling_storage::ids::{Lsn, RowId, SlotNo};
 use std::io::Write as _;
 
 /// Longest name in bytes.
@@ -515,15 +515,9 @@ pub fn parse_tid(s: &str) -> Result<Datum> {
     Ok(Datum::Tid(RowId::new(block, SlotNo::new(slot))))
 }
 
-/// `XXXXXXXX/XXXXXXXX`.
 pub fn parse_lsn(s: &str) -> Result<i64> {
-    let part = |p: &str| {
-        let ok = !p.is_empty() && p.len() <= 8 && p.bytes().all(|b| b.is_ascii_hexdigit());
-        if ok { u32::from_str_radix(p, 16).ok() } else { None }
-    };
-    s.split_once('/')
-        .and_then(|(high, low)| Some((i64::from(part(high)?) << 32) | i64::from(part(low)?)))
-        .ok_or_else(|| invalid_syntax("pg_lsn", s))
+    let lsn = Lsn::parse(s).ok_or_else(|| invalid_syntax("pg_lsn", s))?;
+    Ok(lsn.raw() as i64)
 }
 
 pub fn write_lsn(v: i64, out: &mut Vec<u8>) {

@@ -150,23 +150,23 @@ impl fmt::Display for LockMode {
 mod tests {
     use super::*;
 
-    /// The matrix of the manual's chapter on explicit locking; X where two modes conflict.
+    /// The matrix of the manual's chapter on explicit locking; # where two modes conflict.
     const MATRIX: [&str; 8] = [
-        ".......X", // ACCESS SHARE
-        "......XX", // ROW SHARE
-        "....XXXX", // ROW EXCLUSIVE
-        "...XXXXX", // SHARE UPDATE EXCLUSIVE
-        "..XX.XXX", // SHARE
-        "..XXXXXX", // SHARE ROW EXCLUSIVE
-        ".XXXXXXX", // EXCLUSIVE
-        "XXXXXXXX", // ACCESS EXCLUSIVE
+        ".......#", // ACCESS SHARE
+        "......##", // ROW SHARE
+        "....####", // ROW EXCLUSIVE
+        "...#####", // SHARE UPDATE EXCLUSIVE
+        "..##.###", // SHARE
+        "..######", // SHARE ROW EXCLUSIVE
+        ".#######", // EXCLUSIVE
+        "########", // ACCESS EXCLUSIVE
     ];
 
     #[test]
     fn conflicts_are_the_documented_ones() {
         for (row, a) in MATRIX.iter().zip(LockMode::ALL) {
             for (cell, b) in row.chars().zip(LockMode::ALL) {
-                assert_eq!(a.conflicts_with(b), cell == 'X', "{a} against {b}");
+                assert_eq!(a.conflicts_with(b), cell == '#', "{a} against {b}");
                 assert_eq!(a.conflicts_with(b), b.conflicts_with(a), "symmetric");
             }
         }

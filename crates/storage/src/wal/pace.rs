@@ -14,10 +14,10 @@
 //! # The company: whether a flush is worth a moment's waiting
 //!
 //! A flush costs a processor some 60 us, which the commits that share it pay together. When
-//! commits come so fast that more than two are to be expected within three times what a flush takes,
-//! the writer lets that time pass first. It never waits for a lone committer (whose next commit
-//! comes after this one's flush), nor longer than [`LONGEST_WAIT`]: a slow device gathers company
-//! by being busy.
+//! commits come so fast that more than two are to be expected within three times what a flush
+//! takes, the writer lets that time pass first. It never waits for a lone committer (whose next
+//! commit comes after this one's flush), nor longer than [`LONGEST_WAIT`]: a slow device gathers
+//! company by being busy.
 //!
 //! ```text
 //!   1 client      one commit every 480 us, a flush takes  90 us      flush at once
