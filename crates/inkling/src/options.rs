@@ -59,6 +59,7 @@ pub fn engine_options(settings: &ServerSettings) -> EngineOptions {
         bgwriter_flush_after: number("bgwriter_flush_after") as u32,
         hint_policy: named(settings, "hint_policy", HintPolicy::from_name),
         startup_progress_interval: Duration::from_millis(number("log_startup_progress_interval")),
+        max_prepared_transactions: number("max_prepared_transactions") as usize,
         status_cache: named(settings, "status_cache", StatusCacheKind::from_name),
         ..EngineOptions::default()
     }

@@ -38,7 +38,11 @@ fn transcript(server: &Server, script: &Path) -> String {
 }
 
 fn check_script(name: &str) {
-    let server = Server::start();
+    check_script_with(name, &[]);
+}
+
+fn check_script_with(name: &str, settings: &[&str]) {
+    let server = Server::start_with(settings);
     let script = scripts().join(name).with_extension("sql");
     golden(&script.with_extension("out"), &transcript(&server, &script));
 }
@@ -84,6 +88,11 @@ fn persistence() {
 }
 
 #[test]
+fn two_phase() {
+    check_script_with("two_phase", &["max_prepared_transactions=4"]);
+}
+
+#[test]
 fn refusals() {
     check_script("refusals");
 }
@@ -100,6 +109,7 @@ fn every_script_has_a_test() {
         "persistence",
         "refusals",
         "sequences",
+        "two_phase",
     ];
     let mut found: Vec<String> = fs::read_dir(scripts())
         .expect("the scripts")

@@ -11,6 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     Log,
+    /// More about the line before.
+    Detail,
     /// What to do about the line before.
     Hint,
     Warning,
@@ -23,6 +25,7 @@ impl Level {
     const fn as_str(self) -> &'static str {
         match self {
             Level::Log => "LOG",
+            Level::Detail => "DETAIL",
             Level::Hint => "HINT",
             Level::Warning => "WARNING",
             Level::Error => "ERROR",

@@ -15,6 +15,7 @@ pub mod page;
 pub mod recovery;
 pub mod seq;
 pub mod sync;
+pub mod twophase;
 pub mod txn;
 pub mod vfs;
 pub mod wait;

@@ -17,6 +17,8 @@ pub fn check(root: &Path) -> Outcome<ExitCode> {
     options.background_threads = false;
     options.log_sink = Arc::new(engine_log);
     options.log_checkpoints = false;
+    // What is prepared stays so, however many a server would allow.
+    options.max_prepared_transactions = usize::MAX;
     let (engine, _) = Engine::open_dir(root, options).map_err(|e| e.to_string())?;
     let database =
         Database::open(Arc::clone(&engine), settings).map_err(|e| e.message().to_owned())?;

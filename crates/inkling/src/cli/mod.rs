@@ -65,6 +65,7 @@ fn engine_log(level: LogLevel, message: &str) {
     let level = match level {
         LogLevel::Debug => return,
         LogLevel::Log => Level::Log,
+        LogLevel::Detail => Level::Detail,
         LogLevel::Hint => Level::Hint,
         LogLevel::Warning => Level::Warning,
         LogLevel::Error => Level::Error,

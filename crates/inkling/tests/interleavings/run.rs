@@ -29,7 +29,10 @@ impl Bench {
     pub fn new() -> Bench {
         let dir = tempfile::Builder::new().prefix("inkling-specs-").tempdir().expect("a directory");
         // The runner looks for deadlocks itself.
-        let options = Options::new().set("deadlock_timeout", "1h").expect("a setting");
+        let options = Options::new()
+            .set("deadlock_timeout", "1h")
+            .and_then(|options| options.set("max_prepared_transactions", "2"))
+            .expect("settings");
         let database = Database::open_with(dir.path().join("data"), options).expect("a database");
         Bench { database, next_pid: std::cell::Cell::new(1000), _dir: dir }
     }

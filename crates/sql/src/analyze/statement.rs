@@ -58,13 +58,17 @@ impl ParsedStatement {
         self.source.get(self.start..self.start + self.len).unwrap_or(&self.source)
     }
 
-    /// COMMIT, ROLLBACK and ROLLBACK TO: what a failed transaction block still accepts.
+    /// COMMIT, ROLLBACK, ROLLBACK TO and PREPARE TRANSACTION: what a failed transaction block still
+    /// accepts.
     pub fn ends_transaction(&self) -> bool {
         use pg_query::protobuf::TransactionStmtKind as Kind;
         match self.node.as_deref() {
             Some(pg_query::NodeEnum::TransactionStmt(t)) => matches!(
                 t.kind(),
-                Kind::TransStmtCommit | Kind::TransStmtRollback | Kind::TransStmtRollbackTo
+                Kind::TransStmtCommit
+                    | Kind::TransStmtRollback
+                    | Kind::TransStmtRollbackTo
+                    | Kind::TransStmtPrepare
             ),
             _ => false,
         }

@@ -85,6 +85,13 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
     ),
     ("pg_catalog", "pg_settings", "select * from pg_catalog.pg_show_all_settings()"),
     ("pg_catalog", "pg_stat_activity", "select * from pg_catalog.pg_stat_get_activity(null::int4)"),
+    (
+        "pg_catalog",
+        "pg_prepared_xacts",
+        "select p.transaction, p.gid, p.prepared, u.rolname as owner, d.datname as database \
+      from pg_catalog.pg_prepared_xact() p left join pg_catalog.pg_authid u on p.ownerid = u.oid \
+      left join pg_catalog.pg_database d on p.dbid = d.oid",
+    ),
     ("pg_catalog", "pg_locks", "select * from pg_catalog.pg_lock_status()"),
     (
         "pg_catalog",

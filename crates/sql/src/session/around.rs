@@ -181,6 +181,7 @@ impl Around {
             self.style = decoded.style.clone();
         }
         self.time_zone = decoded.time_zone.clone();
+        self.txn_session.owner().set_tells_waits(decoded.log_lock_waits);
         self.search_path.get_mut().version = None;
     }
 

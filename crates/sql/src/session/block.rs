@@ -149,6 +149,7 @@ impl Session {
         self.around.read_only.set(read_only);
         self.around.sequences.begin_transaction();
         self.around.transaction_start.set(self.around.statement_start.get());
+        self.registered.set_transaction(Some(self.around.statement_start.get()));
         Ok(())
     }
 
@@ -275,7 +276,7 @@ impl Session {
         }
     }
 
-    fn no_transaction_warning(&mut self) {
+    pub(super) fn no_transaction_warning(&mut self) {
         self.notice(warning(
             State::NO_ACTIVE_SQL_TRANSACTION,
             "there is no transaction in progress",
@@ -290,7 +291,7 @@ impl Session {
 
     /// A transaction is about to end: what it saw must be durable before its client is told,
     /// be it rows or the error that they led to.
-    fn note_seen(&mut self, tx: &Transaction) {
+    pub(super) fn note_seen(&mut self, tx: &Transaction) {
         let mut seen = tx.undurable_seen().get();
         if tx.top_xid().is_some() && self.around.with_decoded(|d| d.read_durable) {
             // Writers look beyond their snapshot: at rows to be changed, at keys in the way.
@@ -378,14 +379,28 @@ impl Session {
         }
     }
 
+    /// The transaction is another's now, or was rolled back instead. What it set is set; what it
+    /// defined is not there, for this session either.
+    pub(super) fn leave_transaction(&mut self, prepared: bool) {
+        self.block = Block::Idle;
+        self.clog_cut = None;
+        self.after_transaction_as(prepared, false);
+    }
+
     fn after_transaction(&mut self, committed: bool) {
+        self.after_transaction_as(committed, committed);
+    }
+
+    /// `kept`: what the transaction set stays. `defined`: what it defined is there.
+    fn after_transaction_as(&mut self, kept: bool, defined: bool) {
         self.around.in_transaction.set(false);
-        match committed {
+        self.registered.set_transaction(None);
+        match kept {
             true => self.around.settings_mut().commit(),
             false => self.around.settings_mut().rollback(),
         }
         self.around.refresh();
-        self.settle_temporary(committed);
+        self.settle_temporary(defined);
         self.permanent_definition = false;
         if std::mem::take(&mut self.catalog_changed) {
             // Should it fail, the next statement meets the same.
@@ -420,6 +435,12 @@ impl Session {
             }
             Block::Failed => {}
         }
+    }
+
+    /// Whether the statement at hand is part of a transaction that does not end with it: in a
+    /// block, or in a query string of several statements.
+    pub(super) fn in_longer_transaction(&self) -> bool {
+        self.block == Block::Open || self.in_string.get()
     }
 
     fn in_block(&self, what: &str) -> Result<()> {

@@ -15,9 +15,12 @@ use crate::session::around::Bare;
 use crate::settings::ServerSettings;
 use crate::types::{Datum, Oid};
 use inkling_storage::engine::Engine;
+use inkling_storage::ids::Xid;
+use inkling_storage::txn::TxnSession;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What a session is at, as pg_stat_activity names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,14 +63,32 @@ pub struct SessionInfo {
     pub client: String,
     pub activity: Activity,
     pub query: String,
-    /// Microseconds since 2000-01-01.
+    /// Microseconds since 2000-01-01, as all of these.
     pub started: i64,
+    /// When it began to be at what it is at.
     pub changed: i64,
+    pub query_start: Option<i64>,
+    pub transaction_start: Option<i64>,
+    /// Below this xid its snapshot sees nobody running.
+    pub xmin: Option<Xid>,
 }
 
 pub(super) struct Entry {
     pub info: Mutex<SessionInfo>,
     pub cancel: Arc<CancelFlag>,
+    /// When the running transaction began; 0: there is none.
+    transaction_start: AtomicI64,
+    txn_session: OnceLock<Arc<TxnSession>>,
+}
+
+impl Entry {
+    fn describe(&self) -> SessionInfo {
+        let mut info = self.info.lock().clone();
+        let start = self.transaction_start.load(Ordering::Relaxed);
+        info.transaction_start = (start != 0).then_some(start);
+        info.xmin = self.txn_session.get().and_then(|session| session.slot().announced_floor());
+        info
+    }
 }
 
 type Sessions = Mutex<BTreeMap<i32, Arc<Entry>>>;
@@ -118,14 +139,32 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    pub fn set(&self, activity: Activity, query: Option<&str>) {
+    /// `now`: when a query begins, or the session is at something else.
+    pub fn set(&self, activity: Activity, query: Option<&str>, now: i64) {
         let mut info = self.entry.info.lock();
+        if query.is_some() || info.activity != activity {
+            info.changed = now;
+        }
         info.activity = activity;
         if let Some(query) = query {
+            info.query_start = Some(now);
             info.query.clear();
             let end = query.char_indices().nth(1024).map_or(query.len(), |(at, _)| at);
             info.query.push_str(&query[..end]);
         }
+    }
+}
+
+impl Registration {
+    /// A transaction begins, or is over.
+    pub fn set_transaction(&self, start: Option<i64>) {
+        self.entry.transaction_start.store(start.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whose snapshots and locks the session's are.
+    pub fn identify(&self, session: &Arc<TxnSession>) {
+        // Once, when the session begins.
+        let _first = self.entry.txn_session.set(Arc::clone(session));
     }
 }
 
@@ -177,8 +216,16 @@ impl Database {
             query: String::new(),
             started: now,
             changed: now,
+            query_start: None,
+            transaction_start: None,
+            xmin: None,
         };
-        let entry = Arc::new(Entry { info: Mutex::new(info), cancel: Arc::clone(&params.cancel) });
+        let entry = Arc::new(Entry {
+            info: Mutex::new(info),
+            cancel: Arc::clone(&params.cancel),
+            transaction_start: AtomicI64::new(0),
+            txn_session: OnceLock::new(),
+        });
         self.sessions.lock().insert(params.pid, Arc::clone(&entry));
         Registration { pid: params.pid, entry, sessions: Arc::clone(&self.sessions) }
     }
@@ -194,7 +241,7 @@ impl Database {
 
     /// Who is connected, by pid.
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        self.sessions.lock().values().map(|e| e.info.lock().clone()).collect()
+        self.sessions.lock().values().map(|e| e.describe()).collect()
     }
 
     /// Interrupts a session; false when there is none with this pid.

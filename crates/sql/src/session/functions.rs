@@ -172,10 +172,10 @@ pub(super) fn call_set(around: &Around, name: &str, args: &[Datum]) -> Result<Ve
         "pg_show_all_settings" => Ok(all_settings(around)),
         "pg_stat_get_activity" => Ok(activity(around)),
         "pg_lock_status" => Ok(locks(around)),
+        "pg_prepared_xact" => Ok(super::two_phase::rows(around)),
         "inkling_stat_get_durability" => Ok(super::durability::tables(around)),
         "pg_partition_ancestors"
         | "pg_get_publication_tables"
-        | "pg_prepared_xact"
         | "pg_get_replication_slots"
         | "pg_stat_get_wal_senders"
         | "pg_hba_file_rules"
@@ -258,14 +258,14 @@ fn activity(around: &Around) -> Vec<Vec<Datum>> {
                 Datum::Null,
                 port.map_or(Datum::Null, Datum::Int4),
                 Datum::Timestamp(s.started),
-                Datum::Null,
-                Datum::Timestamp(s.changed),
+                s.transaction_start.map_or(Datum::Null, Datum::Timestamp),
+                s.query_start.map_or(Datum::Null, Datum::Timestamp),
                 Datum::Timestamp(s.changed),
                 optional(wait_type),
                 optional(wait_event),
                 Datum::text(s.activity.as_str()),
                 xid.map_or(Datum::Null, |xid| Datum::Oid(*xid)),
-                Datum::Null,
+                s.xmin.map_or(Datum::Null, |xid| Datum::Oid(xid.raw() as u32)),
                 Datum::Null,
                 Datum::text(s.query),
                 Datum::text("client backend"),
@@ -340,6 +340,9 @@ fn locks(around: &Around) -> Vec<Vec<Datum>> {
                     row[4] = Datum::Int2(at.slot.raw() as i16);
                 }
                 LockTag::Xid(xid) => row[6] = Datum::Oid(xid.raw() as u32),
+                LockTag::Virtual(owner, number) => {
+                    row[5] = Datum::text(format!("{owner}/{number}"));
+                }
                 LockTag::Object(class, object) => {
                     row[1] = Datum::Oid(database);
                     row[7] = Datum::Oid(class);
@@ -355,7 +358,10 @@ fn locks(around: &Around) -> Vec<Vec<Datum>> {
                 }
                 _ => {}
             }
-            row[11] = Datum::Int4(l.pid);
+            let (owner, number) = l.virtual_id;
+            row[10] = Datum::text(format!("{owner}/{number}"));
+            // Nobody's process: a prepared transaction's.
+            row[11] = if l.pid == 0 { Datum::Null } else { Datum::Int4(l.pid) };
             row[12] = Datum::text(l.mode.to_string());
             row[13] = Datum::Bool(l.granted);
             row[14] = Datum::Bool(l.fast_path);

@@ -21,6 +21,7 @@
 //! | `prepared`    | statements, bound and planned, revalidated by catalog version        |
 //! | `statement_cache` | statements found again by their text                             |
 //! | `portal`      | a statement being executed                                           |
+//! | `two_phase`   | PREPARE TRANSACTION, COMMIT and ROLLBACK PREPARED                    |
 //! | `block`       | transaction blocks: BEGIN, COMMIT, savepoints, implicit ones, errors |
 //! | `run`         | one step of a portal                                                 |
 //! | `utility`     | statements without a plan                                            |
@@ -51,6 +52,7 @@ mod sequences;
 mod statement_cache;
 mod stats;
 mod temp;
+mod two_phase;
 mod utility;
 mod waiting;
 
@@ -75,7 +77,7 @@ use inkling_storage::txn::{Transaction, TxnSession};
 use inkling_storage::wait::WaitHandle;
 use prepared::SessionPlanEnv;
 use statement_cache::StatementCache;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +108,8 @@ pub struct Session {
     cache: StatementCache,
     portals: HashMap<String, Portal>,
     notices: Vec<SqlError>,
+    /// The statement at hand is one of several in a query string, which are one transaction.
+    in_string: Cell<bool>,
     registered: database::Registration,
 }
 
@@ -117,6 +121,7 @@ impl Session {
         let catalog_at = catalog.version;
         let registered = db.register(&params);
         let mut around = Around::new(db, catalog, &params)?;
+        registered.identify(&around.txn_session);
         let notices = around.apply_role_settings();
         for (name, value) in &params.settings {
             around.set(name, value, ChangeSource::Client, false, false)?;
@@ -139,6 +144,7 @@ impl Session {
             cache: StatementCache::default(),
             portals: HashMap::new(),
             notices,
+            in_string: Cell::new(false),
             registered,
         })
     }
@@ -251,13 +257,18 @@ impl Session {
     /// A message of the client begins: a cancel request that came too late for the last one is
     /// forgotten.
     pub fn begin_message(&mut self) {
+        self.in_string.set(false);
         self.around.cancel.reset();
         self.around.statement_start.set(self.around.db.now());
     }
 
     /// Tells the activity view what the session is at.
     pub fn set_activity(&self, activity: Activity, query: Option<&str>) {
-        self.registered.set(activity, query);
+        let now = match query {
+            Some(_) => self.around.statement_start.get(),
+            None => self.around.db.now(),
+        };
+        self.registered.set(activity, query, now);
     }
 
     /// The session as functions see it: what output of values needs.

@@ -158,7 +158,10 @@ impl Prepared {
         match &self.current.lock().bound {
             Bound::Utility(u) => matches!(
                 **u,
-                Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
+                Utility::Commit { .. }
+                    | Utility::Rollback { .. }
+                    | Utility::RollbackTo(_)
+                    | Utility::PrepareTransaction(_)
             ),
             _ => false,
         }
@@ -187,7 +190,9 @@ impl Prepared {
 impl Session {
     /// The statements of a query string.
     pub fn parse_statements(&self, sql: &str) -> Result<Vec<ParsedStatement>> {
-        analyze::parse(sql)
+        let statements = analyze::parse(sql)?;
+        self.in_string.set(statements.len() > 1);
+        Ok(statements)
     }
 
     /// Prepares a statement and keeps it under `name`; the unnamed one is replaced.

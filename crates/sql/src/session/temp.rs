@@ -28,6 +28,7 @@ use inkling_storage::engine::LogLevel;
 use inkling_storage::ids::RelId;
 use inkling_storage::lock::{LockMode, LockTag};
 use inkling_storage::txn::{CommitMode, IsolationLevel, Transaction};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a session knows of its temporary relations.
@@ -41,6 +42,23 @@ pub(super) struct Temporary {
     committed: Option<Arc<CatalogSnapshot>>,
     /// What happens to which at commit.
     on_commit: Vec<(Oid, OnCommit)>,
+}
+
+impl Temporary {
+    /// Whether the running transaction is the one that made the schemas.
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Whether `catalog` has other relations in the session's temporary schemas than the last
+    /// commit left there.
+    pub fn differs_from(&self, catalog: &CatalogSnapshot, schemas: TempSchemas) -> bool {
+        let of = |catalog: &CatalogSnapshot| -> BTreeSet<u32> {
+            let inside = catalog.tables.values().filter(|t| schemas.both().contains(&t.schema));
+            inside.map(|table| table.oid.0).collect()
+        };
+        self.committed.as_ref().is_none_or(|committed| of(committed) != of(catalog))
+    }
 }
 
 impl Session {

@@ -102,10 +102,14 @@ impl Session {
                 self.set_transaction(*modes)?;
             }
             Utility::SetSessionCharacteristics(modes) => self.set_characteristics(*modes)?,
-            Utility::PrepareTransaction(_)
-            | Utility::CommitPrepared(_)
-            | Utility::RollbackPrepared(_)
-            | Utility::SetTransactionSnapshot(_) => {
+            Utility::PrepareTransaction(name) => {
+                if !self.prepare_transaction(name)? {
+                    return Ok(Some("ROLLBACK"));
+                }
+            }
+            Utility::CommitPrepared(name) => self.end_prepared(name, true)?,
+            Utility::RollbackPrepared(name) => self.end_prepared(name, false)?,
+            Utility::SetTransactionSnapshot(_) => {
                 return Err(SqlError::unsupported(utility.tag()));
             }
             _ => return Ok(None),
@@ -162,7 +166,7 @@ impl Session {
 
     fn set_variable(&mut self, v: &SetVariable) -> Result<()> {
         self.ensure_transaction()?;
-        if v.local && self.block != Block::Open {
+        if v.local && !self.in_longer_transaction() {
             self.notice(
                 SqlError::new(
                     State::NO_ACTIVE_SQL_TRANSACTION,
@@ -323,12 +327,13 @@ impl Session {
     // --- cursors ---
 
     fn declare(&mut self, c: &DeclareCursor) -> Result<Option<Pause>> {
-        if self.block != Block::Open {
+        if !self.in_longer_transaction() {
             return Err(SqlError::new(
                 State::NO_ACTIVE_SQL_TRANSACTION,
                 "DECLARE CURSOR can only be used in transaction blocks",
             ));
         }
+        self.ensure_transaction()?;
         if c.hold {
             return Err(SqlError::unsupported("DECLARE CURSOR ... WITH HOLD"));
         }
@@ -506,12 +511,13 @@ impl Session {
     }
 
     fn lock_table(&mut self, l: &Lock) -> Result<Option<Pause>> {
-        if self.block != Block::Open {
+        if !self.in_longer_transaction() {
             return Err(SqlError::new(
                 State::NO_ACTIVE_SQL_TRANSACTION,
                 "LOCK TABLE can only be used in transaction blocks",
             ));
         }
+        self.ensure_transaction()?;
         use crate::analyze::statement::TableLockMode as T;
         let mode = match l.mode {
             T::AccessShare => LockMode::AccessShare,
@@ -804,7 +810,7 @@ fn complete(portal: &mut Portal, tag: &'static str) -> Progress {
     Progress::Complete(tag)
 }
 
-fn not_in_block(what: &str) -> SqlError {
+pub(super) fn not_in_block(what: &str) -> SqlError {
     SqlError::new(
         State::ACTIVE_SQL_TRANSACTION,
         format!("{what} cannot run inside a transaction block"),

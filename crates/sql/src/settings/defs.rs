@@ -431,6 +431,7 @@ pub static SETTINGS: &[SettingDef] = &[
         "Sets the maximum allowed duration of any wait for a lock.",
     ),
     def("log_checkpoints", Kind::Bool, "on", Sighup, LOGGING, "Logs each checkpoint."),
+    def("log_lock_waits", Kind::Bool, "off", Superuser, LOGGING, "Logs long lock waits."),
     def(
         "log_min_duration_statement",
         int(-1, i32::MAX as i64, Unit::Ms),
@@ -478,6 +479,14 @@ pub static SETTINGS: &[SettingDef] = &[
         Internal,
         PRESET,
         "Shows the maximum number of index keys.",
+    ),
+    def(
+        "max_prepared_transactions",
+        int(0, 262_143, Unit::None),
+        "0",
+        Postmaster,
+        MEMORY,
+        "Sets the maximum number of simultaneously prepared transactions.",
     ),
     def(
         "max_wal_size",

@@ -118,6 +118,7 @@ pub struct Decoded {
     pub search_path: Vec<String>,
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
+    pub log_lock_waits: bool,
     pub idle_in_transaction_timeout_ms: u64,
     pub work_mem_bytes: usize,
     pub maintenance_work_mem_bytes: usize,
@@ -141,6 +142,7 @@ impl Default for Decoded {
             search_path: vec!["$user".into(), "public".into()],
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
+            log_lock_waits: false,
             idle_in_transaction_timeout_ms: 0,
             work_mem_bytes: 4096 << 10,
             maintenance_work_mem_bytes: 65536 << 10,
@@ -181,6 +183,7 @@ impl Decoded {
             "read_durable" => self.read_durable = value == "on",
             "statement_timeout" => self.statement_timeout_ms = millis(),
             "lock_timeout" => self.lock_timeout_ms = millis(),
+            "log_lock_waits" => self.log_lock_waits = value == "on",
             "idle_in_transaction_session_timeout" => self.idle_in_transaction_timeout_ms = millis(),
             "log_min_duration_statement" => {
                 self.log_min_duration_ms = value.parse().unwrap_or(-1);

@@ -82,6 +82,8 @@ pub struct Engine {
     pub(crate) checkpoints: Checkpoints,
     pub(crate) cleaner: Cleaner,
     pub(crate) baselines: Baselines,
+    /// Transactions that wait for their second phase.
+    pub(crate) prepared: crate::twophase::Registry,
     pub(crate) rel_ids: RelIds,
     pub(crate) pending: PendingFiles,
     /// Read-held from a creation's or a truncation's record to its end on the file, write-held
@@ -221,5 +223,9 @@ impl TxnHost for Engine {
 
     fn unlink_rels(&self, rels: &[RelId]) {
         self.remove_rels(rels);
+    }
+
+    fn is_temporary(&self, rel: RelId) -> bool {
+        self.pool.persistence(rel) == crate::buffer::Persistence::Temporary
     }
 }

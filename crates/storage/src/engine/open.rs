@@ -83,11 +83,15 @@ impl Engine {
             let (parts, recovered) = start(&host, &options, control)?;
             let clean = recovered.clean;
             let engine = assemble(host, options, lock, parts, &recovered)?;
-            if clean {
+            // A checkpoint writes their records anew: what they hold may have moved.
+            let moved = crate::twophase::restore(&engine, recovered.prepared)?;
+            if clean && !moved {
                 engine.set_state(ControlState::InProduction)?;
             } else {
                 engine.checkpoint(CheckpointKind::EndOfRecovery)?;
-                report(&engine, &recovered.stats);
+                if !clean {
+                    report(&engine, &recovered.stats);
+                }
             }
             let outcome = if clean {
                 OpenOutcome::CleanStart
@@ -167,7 +171,8 @@ fn assemble(
 ) -> Result<Arc<Engine>> {
     let Parts { pool, clog, wal, control } = parts;
     pool.set_log(Arc::clone(&wal) as _);
-    let txns = TxnManager::recover(clog, from.next_xid, wal.inserted())?;
+    let running = crate::twophase::xids_of(&from.prepared);
+    let txns = TxnManager::recover_with(clog, from.next_xid, wal.inserted(), &running)?;
     let heap = Arc::new(HeapState::new(options.hint_policy));
     let (fates, durable, kept) = (txns.clone(), Arc::clone(&wal), Arc::clone(&heap));
     pool.set_write_back_hook(Box::new(move |copy, _| {
@@ -182,19 +187,28 @@ fn assemble(
         Box::new(move |full| tell_shortage(&also, full)),
     );
     let log = ChangeLog::new(Arc::clone(&wal), options.full_page_writes);
+    let locks = LockManager::new();
+    let told = options.clone();
+    locks.set_wait_log(Box::new(move |line, detail| {
+        told.log(LogLevel::Log, line);
+        if let Some(detail) = detail {
+            told.log(LogLevel::Detail, detail);
+        }
+    }));
     let data = *control.data();
     let threads = Threads::new(options.background_threads);
     Ok(Arc::new(Engine {
         pool,
         wal,
         txns,
-        locks: LockManager::new(),
+        locks,
         durability,
         heap,
         seqs: crate::seq::Sequences::default(),
         checkpoints: Checkpoints::new(data.redo, host.clock.monotonic_micros()),
         cleaner: Cleaner::default(),
         baselines: Baselines::default(),
+        prepared: crate::twophase::Registry::new(options.max_prepared_transactions),
         rel_ids: RelIds::new(from.next_rel),
         pending: PendingFiles::default(),
         redo_gate: RwLock::new(()),
@@ -324,6 +338,7 @@ fn create(host: &Host, options: &EngineOptions) -> Result<(Parts, Recovered)> {
     let fresh = Recovered {
         next_xid: Xid::FIRST_NORMAL,
         next_rel: FIRST_REL,
+        prepared: Default::default(),
         clean: true,
         stats: RecoveryStats::default(),
     };

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub enum LogLevel {
     Debug,
     Log,
+    /// More about the message before.
+    Detail,
     /// What to do about the message before.
     Hint,
     Warning,
@@ -73,6 +75,8 @@ pub struct EngineOptions {
     /// How often a start that takes long says how far it is (`log_startup_progress_interval`);
     /// zero: never.
     pub startup_progress_interval: Duration,
+    /// Transactions that may be prepared at a time (`max_prepared_transactions`).
+    pub max_prepared_transactions: usize,
     /// Relation files kept open (`max_files_per_process`).
     pub open_files: usize,
     /// Who replays what; replaced in tests only.
@@ -104,6 +108,7 @@ impl Default for EngineOptions {
             hint_policy: HintPolicy::default(),
             status_cache: StatusCacheKind::default(),
             startup_progress_interval: Duration::from_secs(10),
+            max_prepared_transactions: 0,
             open_files: 800,
             redo: RedoTable::default(),
             log_sink: Arc::new(|level, message| {

@@ -74,6 +74,12 @@ impl PendingFiles {
         (list(&created), list(&dropped))
     }
 
+    /// Files whose fate is that of a transaction which has outlived a restart.
+    pub fn restore(&self, xid: Xid, created: &[RelId], dropped: &[RelId]) {
+        self.created.lock().extend(created.iter().map(|rel| (*rel, xid)));
+        self.dropped.lock().extend(dropped.iter().map(|rel| (*rel, xid)));
+    }
+
     fn settle(&self, rel: RelId) {
         self.created.lock().remove(&rel);
         self.dropped.lock().remove(&rel);

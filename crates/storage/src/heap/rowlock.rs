@@ -31,6 +31,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::txn::{OwnXid, Transaction, TxnManager};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 const SHARDS: usize = 64;
 /// Entries allowed unless the setting says otherwise.
@@ -127,6 +128,34 @@ impl RowLocks {
         shard
             .get(&(rel, row))
             .is_some_and(|all| all.iter().any(|(x, held)| *x == xid && *held >= wanted))
+    }
+
+    /// What these transactions hold.
+    pub(crate) fn of(&self, xids: &BTreeSet<Xid>) -> Vec<(RelId, RowId, Xid, RowLock)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            for ((rel, row), holders) in shard.lock().iter() {
+                let theirs = holders.iter().filter(|(xid, _)| xids.contains(xid));
+                found.extend(theirs.map(|(xid, lock)| (*rel, *row, *xid, *lock)));
+            }
+        }
+        found
+    }
+
+    /// Adds a lock that was granted before a restart; the limit does not matter.
+    pub(crate) fn restore(&self, rel: RelId, row: RowId, xid: Xid, lock: RowLock) {
+        let mut shard = self.shard(rel, row).lock();
+        let holders = shard.entry((rel, row)).or_default();
+        match holders.iter_mut().find(|(x, _)| *x == xid) {
+            Some((_, held)) => *held = (*held).max(lock),
+            None => {
+                holders.push((xid, lock));
+                self.entries.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Adds a lock, or strengthens the one that `xid` has; returns what it had.

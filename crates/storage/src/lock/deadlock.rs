@@ -19,8 +19,9 @@
 //! Waits for rows are waits for a `Tuple` queue or an `Xid`, so they need no case of their own.
 
 use super::manager::{Heads, LockManager, settle_queue, wake};
+use super::mode::LockMode;
 use super::owner::LockOwner;
-use super::queue::Woken;
+use super::queue::{LockHead, Woken};
 use super::tag::LockTag;
 use super::wait::{WAITING, WaitNode};
 use crate::ids::Xid;
@@ -28,6 +29,96 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, MutexGuard};
 use hashbrown::{HashMap, HashSet};
 use std::time::Duration;
+
+/// Whether any of a set of waits can be part of a cycle: one look for all of them, with time and
+/// memory in proportion to what waits, however many stand in one queue.
+///
+/// It needs no report, so it may leave edges out that lead nowhere new: behind a waiter ahead that
+/// wants the same mode, which excludes itself, lies everybody else who is in the way.
+struct QuickLook<'a> {
+    /// Waiters by number of their owner: their edges.
+    edges: HashMap<u32, Vec<u32>>,
+    scene: &'a Scene<'a>,
+}
+
+impl<'a> QuickLook<'a> {
+    fn new(scene: &'a Scene<'a>) -> Self {
+        let mut look = QuickLook { edges: HashMap::new(), scene };
+        for (tag, head) in scene.partitions.iter().flat_map(|p| p.iter()) {
+            match tag {
+                LockTag::Xid(xid) => look.add_ends(*xid, head),
+                _ => look.add_queue(head),
+            }
+        }
+        look
+    }
+
+    fn add_ends(&mut self, xid: Xid, head: &LockHead) {
+        let Some(holder) = self.scene.holders.get(&xid) else { return };
+        for node in head.queue.iter() {
+            self.edges.insert(node.owner.id(), vec![holder.id()]);
+        }
+    }
+
+    fn add_queue(&mut self, head: &LockHead) {
+        // Positions of those ahead, by mode.
+        let mut ahead: [Vec<usize>; 9] = Default::default();
+        for (at, node) in head.queue.iter().enumerate() {
+            let conflicts = node.mode.conflicts();
+            let mut edges: Vec<u32> = head
+                .grants
+                .iter()
+                .filter(|g| g.modes.meets(conflicts) && g.owner != node.owner)
+                .map(|g| g.owner.id())
+                .collect();
+            let excludes_itself = |mode: LockMode| mode.conflicts().has(mode);
+            let same = ahead[node.mode as usize].last().filter(|_| excludes_itself(node.mode));
+            let from = same.copied().unwrap_or(0);
+            for mode in LockMode::ALL.into_iter().filter(|mode| conflicts.has(*mode)) {
+                let list = &ahead[mode as usize];
+                let first = match excludes_itself(mode) {
+                    true => list.len().saturating_sub(1),
+                    false => list.partition_point(|position| *position < from),
+                };
+                edges.extend(list[first..].iter().map(|p| head.queue[*p].owner.id()));
+            }
+            self.edges.insert(node.owner.id(), edges);
+            ahead[node.mode as usize].push(at);
+        }
+    }
+
+    /// Depth first, each waiter once; a way back into the path is a cycle. No recursion.
+    fn finds_cycle(&self) -> bool {
+        // What is known of a waiter: on the path, or done with.
+        let mut on_path: HashMap<u32, bool> = HashMap::new();
+        for start in self.edges.keys() {
+            if on_path.contains_key(start) {
+                continue;
+            }
+            let mut path = vec![(*start, 0)];
+            on_path.insert(*start, true);
+            while let Some((owner, next)) = path.last_mut() {
+                let edge = self.edges.get(owner).and_then(|edges| edges.get(*next)).copied();
+                *next += 1;
+                match edge {
+                    None => {
+                        on_path.insert(*owner, false);
+                        path.pop();
+                    }
+                    Some(to) => match on_path.get(&to) {
+                        Some(true) => return true,
+                        Some(false) => {}
+                        None => {
+                            on_path.insert(to, true);
+                            path.push((to, 0));
+                        }
+                    },
+                }
+            }
+        }
+        false
+    }
+}
 
 /// One step of a cycle: who waits, for what, and who is in the way.
 #[derive(Clone)]
@@ -155,30 +246,44 @@ fn report(cycle: &[Step], database: u32) -> String {
     lines.join("\n")
 }
 
+/// What a look at one wait came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Examined {
+    /// It is in no cycle.
+    Clear,
+    /// It was, until a queue was reordered.
+    Reordered,
+    Victim,
+}
+
 impl LockManager {
     fn scene(&self) -> Scene<'_> {
         let holders = self.xid_holders();
         let partitions = self.lock_everything();
         let mut waits = HashMap::new();
-        for node in partitions.iter().flat_map(|p| p.values()).flat_map(|h| &h.queue) {
+        for node in partitions.iter().flat_map(|p| p.values()).flat_map(|h| h.queue.iter()) {
             waits.insert(node.owner.id(), Arc::clone(node));
         }
         Scene { partitions, waits, holders }
     }
 
-    /// Looks for a cycle through `node`, and breaks it. True when `node` became the victim.
-    pub(crate) fn examine(&self, node: &Arc<WaitNode>) -> bool {
+    /// Looks for a cycle through `node`, and breaks it.
+    pub(crate) fn examine(&self, node: &Arc<WaitNode>) -> Examined {
         let mut scene = self.scene();
         if node.state() != WAITING {
-            return false;
+            return Examined::Clear;
         }
+        let mut reordered = false;
         let mut woken = Woken::new();
         let mut victim = false;
         // Each round resolves a cycle or ends; a queue of n waiters has at most n^2 soft edges.
         for _ in 0..1 + scene.waits.len() * scene.waits.len() {
             let Some(cycle) = scene.cycle(node) else { break };
             let freed = match scene.reorder(&cycle) {
-                Some(moved) => moved,
+                Some(moved) => {
+                    reordered = true;
+                    moved
+                }
                 None => {
                     victim = true;
                     node.make_victim(report(&cycle, self.0.database.load(Ordering::Relaxed)));
@@ -209,7 +314,11 @@ impl LockManager {
         if victim {
             node.event.wake();
         }
-        victim
+        match (victim, reordered) {
+            (true, _) => Examined::Victim,
+            (false, true) => Examined::Reordered,
+            (false, false) => Examined::Clear,
+        }
     }
 
     /// Examines every wait that has lasted for `timeout` and was not examined yet. For the
@@ -222,13 +331,28 @@ impl LockManager {
                 due.extend(old.filter(|n| !n.examined.load(Ordering::Relaxed)).cloned());
             }
         }
+        if due.is_empty() {
+            return 0;
+        }
         // The oldest first, as their own timers would go off.
         due.sort_by_key(|node| node.number);
-        due.iter()
-            .filter(|node| {
-                node.examined.store(true, Ordering::Relaxed);
-                self.examine(node)
-            })
-            .count()
+        due.iter().for_each(|node| node.examined.store(true, Ordering::Relaxed));
+        let found = self.has_cycle();
+        let mut victims = 0;
+        for node in &due {
+            let outcome = match found {
+                true => self.examine(node),
+                false => Examined::Clear,
+            };
+            victims += usize::from(outcome == Examined::Victim);
+            self.tell_wait(node, outcome);
+        }
+        victims
+    }
+
+    /// Whether anybody waits in a circle.
+    pub(super) fn has_cycle(&self) -> bool {
+        let scene = self.scene();
+        QuickLook::new(&scene).finds_cycle()
     }
 }

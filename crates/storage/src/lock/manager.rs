@@ -39,6 +39,7 @@ use crate::txn::TxnManager;
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 #[cfg(not(shuttle))]
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
     pub(crate) database: AtomicU32,
     pub(crate) deadlocks: AtomicU64,
     deadlock_timeout_micros: AtomicU64,
+    pub(crate) wait_log: OnceLock<Box<super::tell::WaitLog>>,
 }
 
 /// All locks of one engine. Cheap to clone; clones are the same manager.
@@ -121,6 +123,7 @@ impl LockManager {
             database: AtomicU32::new(0),
             deadlocks: AtomicU64::new(0),
             deadlock_timeout_micros: AtomicU64::new(DEADLOCK_TIMEOUT_MICROS),
+            wait_log: OnceLock::new(),
         }))
     }
 
@@ -333,15 +336,44 @@ impl LockManager {
         owner.0.state.lock().begin_level();
     }
 
-    /// A savepoint is released: its locks stay with the level outside.
-    pub fn merge_level(&self, owner: &LockOwner) {
-        owner.0.state.lock().merge_level();
+    /// Savepoints are released, `levels` of them: their locks stay with the level outside.
+    pub fn merge_levels(&self, owner: &LockOwner, levels: usize) {
+        owner.0.state.lock().merge_levels(levels);
     }
 
-    /// A savepoint is rolled back: what was first locked inside is given up.
-    pub fn rollback_level(&self, owner: &LockOwner) {
-        let gone = owner.0.state.lock().rollback_level();
+    /// Savepoints are rolled back, `levels` of them: what was first locked inside is given up.
+    pub fn rollback_levels(&self, owner: &LockOwner, levels: usize) {
+        let gone = owner.0.state.lock().rollback_levels(levels);
         self.take_back(owner, &gone);
+    }
+
+    /// Makes the locks of `from`'s transaction, and its xids, those of `to`, which has none: at no
+    /// moment does anybody find them free (rule L9). Locks that the session holds for itself stay.
+    pub fn pass_on(&self, from: &LockOwner, to: &LockOwner) {
+        // Whoever looks for weak locks walks over this list, and would miss what moves from an
+        // owner that comes later to one that it has seen.
+        let _owners = self.0.owners.write();
+        let mut old = from.0.state.lock();
+        let mut new = to.0.state.lock();
+        let given = old.give_away();
+        for held in given.iter().filter(|held| held.home == Home::Shared) {
+            let mut heads = self.partition(&held.tag).heads.lock();
+            heads.entry(held.tag).or_default().pass_on(from, to, held.mode);
+        }
+        new.receive(given);
+        to.take_xids(from);
+    }
+
+    /// Whether an object is locked for the session and for its transaction at once.
+    pub fn holds_in_both_scopes(&self, owner: &LockOwner) -> bool {
+        owner.0.state.lock().holds_in_both_scopes()
+    }
+
+    /// What the owner's transaction holds.
+    pub fn transaction_locks(&self, owner: &LockOwner) -> Vec<(LockTag, LockMode)> {
+        let state = owner.0.state.lock();
+        let of_transaction = state.iter().filter(|h| h.scope() == LockScope::Transaction);
+        of_transaction.map(|held| (held.tag, held.mode)).collect()
     }
 
     fn take_back(&self, owner: &LockOwner, gone: &[Held]) {
@@ -419,7 +451,8 @@ impl LockManager {
         {
             let mut heads = partition.heads.lock();
             partition.xid_waiters.fetch_add(1, Ordering::SeqCst);
-            heads.entry(tag).or_default().queue.push_back(Arc::clone(&node));
+            let queue = &mut heads.entry(tag).or_default().queue;
+            queue.insert(queue.len(), Arc::clone(&node));
         }
         let wait = LockWait::new(self.clone(), node, LockScope::Transaction);
         // After the count: pairs with the fence in `xids_ended`.
@@ -444,17 +477,24 @@ impl LockManager {
             let mut heads = partition.heads.lock();
             let Some(head) = heads.remove(&tag) else { continue };
             partition.xid_waiters.fetch_sub(head.queue.len() as u32, Ordering::SeqCst);
-            for node in &head.queue {
+            for node in head.queue.iter() {
                 node.set_state(GRANTED);
             }
             drop(heads);
-            wake(head.queue);
+            wake(head.queue.into_nodes());
         }
     }
 
     /// Whether this owner holds `mode` (or a mode that is at least one of `modes`).
     pub fn holds(&self, owner: &LockOwner, tag: &LockTag, mode: LockMode) -> bool {
         owner.0.state.lock().holds(tag, mode)
+    }
+
+    /// Looks at one object, if anybody holds or wants it.
+    pub(crate) fn with_head(&self, tag: &LockTag, look: impl FnOnce(&LockHead)) {
+        if let Some(head) = self.partition(tag).heads.lock().get(tag) {
+            look(head);
+        }
     }
 
     /// Every partition at once, in order: nothing moves while these are held.

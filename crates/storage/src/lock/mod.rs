@@ -11,6 +11,7 @@ mod mode;
 mod owner;
 mod queue;
 mod tag;
+mod tell;
 mod view;
 mod wait;
 
@@ -23,5 +24,6 @@ pub use manager::{LockManager, OwnerHandle};
 pub use mode::LockMode;
 pub use owner::{LockOwner, LockScope};
 pub use tag::{AdvisoryKey, LockTag};
+pub use tell::WaitLog;
 pub use view::LockView;
 pub use wait::{LockCheck, LockResult, LockWait};

@@ -15,7 +15,7 @@
 use super::mode::LockMode;
 use super::tag::LockTag;
 use crate::ids::Xid;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -112,6 +112,8 @@ impl HeldList {
 /// The locks of one owner.
 pub(crate) struct OwnerState {
     level: u32,
+    /// No lock was taken at a deeper level: a savepoint that took none ends without a walk.
+    deepest: u32,
     held: HeldList,
 }
 
@@ -119,12 +121,17 @@ pub(crate) struct OwnerState {
 pub(crate) type Released = SmallVec<[Held; 8]>;
 
 impl OwnerState {
+    fn new() -> Self {
+        OwnerState { level: TOP_LEVEL, deepest: TOP_LEVEL, held: HeldList::default() }
+    }
+
     /// Counts once more a lock that is held already.
     pub(crate) fn again(&mut self, tag: &LockTag, mode: LockMode, scope: LockScope) -> bool {
         let level = self.level;
         match self.held.find(tag, mode) {
             Some(at) => {
                 self.held.list[at].count(scope, level);
+                self.deepest = self.deepest.max(self.held.list[at].level);
                 true
             }
             None => false,
@@ -134,6 +141,7 @@ impl OwnerState {
     pub(crate) fn add(&mut self, tag: LockTag, mode: LockMode, scope: LockScope, home: Home) {
         let mut held = Held { tag, mode, home, session: 0, transaction: 0, level: 0 };
         held.count(scope, self.level);
+        self.deepest = self.deepest.max(self.level);
         self.held.push(held);
     }
 
@@ -175,7 +183,7 @@ impl OwnerState {
 
     /// The transaction ends.
     pub(crate) fn end_transaction(&mut self) -> Released {
-        self.level = TOP_LEVEL;
+        (self.level, self.deepest) = (TOP_LEVEL, TOP_LEVEL);
         self.release_where(|held| held.transaction = 0)
     }
 
@@ -184,27 +192,70 @@ impl OwnerState {
         self.release_where(|held| held.session = 0)
     }
 
+    /// The transaction's locks, for another owner. What is held twice, for the session as well,
+    /// stays.
+    pub(super) fn give_away(&mut self) -> Released {
+        (self.level, self.deepest) = (TOP_LEVEL, TOP_LEVEL);
+        let mut given = Released::new();
+        let mut at = 0;
+        while at < self.held.list.len() {
+            let held = &self.held.list[at];
+            if held.transaction > 0 && held.session == 0 {
+                given.push(Held { level: TOP_LEVEL, ..self.held.remove(at) });
+            } else {
+                at += 1;
+            }
+        }
+        if self.held.list.is_empty() {
+            self.held.index.clear();
+        }
+        given
+    }
+
+    /// Takes over what another owner gave away.
+    pub(super) fn receive(&mut self, given: Released) {
+        for held in given {
+            self.held.push(held);
+        }
+    }
+
+    /// Whether some lock is held for the session and for the transaction at once.
+    pub(super) fn holds_in_both_scopes(&self) -> bool {
+        self.held.list.iter().any(|held| held.session > 0 && held.transaction > 0)
+    }
+
     pub(crate) fn begin_level(&mut self) {
         self.level += 1;
     }
 
-    /// The innermost level ends well: its locks pass to the one outside.
-    pub(crate) fn merge_level(&mut self) {
-        assert!(self.level > TOP_LEVEL, "a savepoint is open");
-        self.level -= 1;
-        let level = self.level;
-        for held in &mut self.held.list {
-            held.level = held.level.min(level);
+    /// How far out the level `levels` further out is. One walk over the locks does for all.
+    fn outwards(&mut self, levels: usize) -> u32 {
+        let open = (self.level - TOP_LEVEL) as usize;
+        assert!(levels <= open, "{levels} savepoints end, {open} are open");
+        self.level -= levels as u32;
+        self.level
+    }
+
+    /// The innermost levels end well: their locks pass to the one outside.
+    pub(crate) fn merge_levels(&mut self, levels: usize) {
+        let level = self.outwards(levels);
+        if self.deepest > level {
+            self.deepest = level;
+            for held in &mut self.held.list {
+                held.level = held.level.min(level);
+            }
         }
     }
 
-    /// The innermost level is rolled back.
-    pub(crate) fn rollback_level(&mut self) -> Released {
-        assert!(self.level > TOP_LEVEL, "a savepoint is open");
-        let level = self.level;
-        self.level -= 1;
+    /// The innermost levels are rolled back.
+    pub(crate) fn rollback_levels(&mut self, levels: usize) -> Released {
+        let level = self.outwards(levels);
+        if self.deepest <= level {
+            return Released::new();
+        }
+        self.deepest = level;
         self.release_where(|held| {
-            if held.level >= level {
+            if held.level > level {
                 held.transaction = 0;
             }
         })
@@ -230,8 +281,12 @@ pub(crate) struct OwnerRecord {
     pub(crate) pid: i32,
     /// The running transaction's xid, or 0.
     top_xid: AtomicU64,
-    /// Those of its subtransactions; rarely any.
+    /// Those of its subtransactions; rarely any. Ascending.
     sub_xids: Mutex<Vec<Xid>>,
+    /// How many transactions it has begun, times two; one more while one is open.
+    transactions: AtomicU64,
+    /// Its session wants long waits in the log.
+    tells_waits: AtomicBool,
     pub(crate) state: Mutex<OwnerState>,
 }
 
@@ -246,7 +301,9 @@ impl LockOwner {
             pid,
             top_xid: AtomicU64::new(0),
             sub_xids: Mutex::new(Vec::new()),
-            state: Mutex::new(OwnerState { level: TOP_LEVEL, held: HeldList::default() }),
+            transactions: AtomicU64::new(0),
+            tells_waits: AtomicBool::new(false),
+            state: Mutex::new(OwnerState::new()),
         }))
     }
 
@@ -276,9 +333,51 @@ impl LockOwner {
         }
     }
 
-    /// Some subtransactions were rolled back.
-    pub fn drop_sub_xids(&self, xids: &[Xid]) {
-        self.0.sub_xids.lock().retain(|xid| !xids.contains(xid));
+    /// Subtransactions were rolled back: all from this one on.
+    pub fn drop_sub_xids(&self, first: Xid) {
+        let mut xids = self.0.sub_xids.lock();
+        let keep = xids.partition_point(|xid| *xid < first);
+        xids.truncate(keep);
+    }
+
+    /// A transaction begins. Only its own session calls this, and [`Self::end_transaction`].
+    #[inline]
+    pub fn begin_transaction(&self) {
+        let before = self.0.transactions.load(Ordering::Relaxed);
+        self.0.transactions.store((before | 1) + 2, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn end_transaction(&self) {
+        let before = self.0.transactions.load(Ordering::Relaxed);
+        self.0.transactions.store(before & !1, Ordering::Relaxed);
+    }
+
+    /// The number of the running transaction among the owner's.
+    pub(crate) fn local_transaction(&self) -> Option<u64> {
+        let now = self.0.transactions.load(Ordering::Relaxed);
+        (now & 1 == 1).then_some(now >> 1)
+    }
+
+    /// `log_lock_waits` of its session.
+    pub fn set_tells_waits(&self, on: bool) {
+        self.0.tells_waits.store(on, Ordering::Relaxed);
+    }
+
+    pub(super) fn tells_waits(&self) -> bool {
+        self.0.tells_waits.load(Ordering::Relaxed)
+    }
+
+    /// Takes over the xids that `from` runs under: what waits for them waits for this owner.
+    pub(super) fn take_xids(&self, from: &LockOwner) {
+        self.0.sub_xids.lock().append(&mut from.0.sub_xids.lock());
+        let top = from.0.top_xid.swap(0, Ordering::AcqRel);
+        self.0.top_xid.store(top, Ordering::Release);
+    }
+
+    /// The running transaction's xid, if it has one.
+    pub fn top_xid(&self) -> Option<Xid> {
+        Some(Xid::new(self.0.top_xid.load(Ordering::Acquire))).filter(|xid| xid.is_valid())
     }
 
     /// The xids that this owner's end would end.
@@ -312,7 +411,7 @@ mod tests {
     use super::*;
 
     fn state() -> OwnerState {
-        OwnerState { level: TOP_LEVEL, held: HeldList::default() }
+        OwnerState::new()
     }
 
     fn tags(released: &Released) -> Vec<LockTag> {
@@ -327,7 +426,7 @@ mod tests {
         state.begin_level();
         assert!(state.again(&a, LockMode::Share, LockScope::Transaction));
         state.add(b, LockMode::Share, LockScope::Transaction, Home::Shared);
-        assert_eq!(tags(&state.rollback_level()), [b]);
+        assert_eq!(tags(&state.rollback_levels(1)), [b]);
         assert!(state.holds(&a, LockMode::Share));
     }
 
@@ -338,10 +437,10 @@ mod tests {
         state.begin_level();
         state.begin_level();
         state.add(b, LockMode::Share, LockScope::Transaction, Home::Shared);
-        state.merge_level();
+        state.merge_levels(1);
         state.begin_level();
-        assert!(state.rollback_level().is_empty());
-        assert_eq!(tags(&state.rollback_level()), [b]);
+        assert!(state.rollback_levels(1).is_empty());
+        assert_eq!(tags(&state.rollback_levels(1)), [b]);
     }
 
     #[test]

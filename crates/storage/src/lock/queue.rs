@@ -33,11 +33,58 @@ pub(crate) enum Place {
     Queue(usize),
 }
 
+/// Waiters in their order, with a count for each mode: who stands behind a thousand others that all
+/// want the same need not ask each of them.
+#[derive(Default)]
+pub(crate) struct WaitQueue {
+    nodes: VecDeque<Arc<WaitNode>>,
+    modes: [u32; LockMode::ALL.len() + 1],
+}
+
+impl std::ops::Deref for WaitQueue {
+    type Target = VecDeque<Arc<WaitNode>>;
+    fn deref(&self) -> &Self::Target {
+        &self.nodes
+    }
+}
+
+impl WaitQueue {
+    /// Before the waiter that is at this position now.
+    pub(crate) fn insert(&mut self, at: usize, node: Arc<WaitNode>) {
+        self.modes[node.mode as usize] += 1;
+        self.nodes.insert(at, node);
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) -> Option<Arc<WaitNode>> {
+        let node = self.nodes.remove(at)?;
+        self.modes[node.mode as usize] -= 1;
+        Some(node)
+    }
+
+    pub(crate) fn into_nodes(self) -> VecDeque<Arc<WaitNode>> {
+        self.nodes
+    }
+
+    /// The modes that somebody waits for.
+    fn wanted(&self) -> impl Iterator<Item = LockMode> {
+        LockMode::ALL.into_iter().filter(|mode| self.modes[*mode as usize] > 0)
+    }
+
+    fn wanted_set(&self) -> ModeSet {
+        self.wanted().fold(ModeSet::EMPTY, ModeSet::with)
+    }
+
+    /// Whether nobody in the queue can go on behind waiters for these modes.
+    fn is_stopped_by(&self, ahead: ModeSet) -> bool {
+        self.wanted().all(|mode| mode.conflicts().meets(ahead))
+    }
+}
+
 /// The state of one object in the shared table.
 #[derive(Default)]
 pub(crate) struct LockHead {
     pub(crate) grants: SmallVec<[Grant; 2]>,
-    pub(crate) queue: VecDeque<Arc<WaitNode>>,
+    pub(crate) queue: WaitQueue,
 }
 
 /// Waiters that were granted; to be woken when the partition is free.
@@ -62,6 +109,10 @@ impl LockHead {
     pub(crate) fn place(&self, owner: &LockOwner, mode: LockMode) -> Place {
         let held_against = self.is_held_against(owner, mode);
         let own = self.modes_of(owner);
+        if own.is_empty() {
+            let free = !held_against && !mode.conflicts().meets(self.queue.wanted_set());
+            return if free { Place::Now } else { Place::Queue(self.queue.len()) };
+        }
         let mut ahead = ModeSet::EMPTY;
         for (at, waiter) in self.queue.iter().enumerate() {
             if waiter.mode.conflicts().meets(own) {
@@ -96,6 +147,12 @@ impl LockHead {
         }
     }
 
+    /// What `from` holds in this mode is `to`'s from now on.
+    pub(crate) fn pass_on(&mut self, from: &LockOwner, to: &LockOwner, mode: LockMode) {
+        self.ungrant(from, mode);
+        self.grant(to, mode);
+    }
+
     /// Grants whoever can go on now, in order. The caller wakes them.
     pub(crate) fn advance(&mut self, woken: &mut Woken) {
         let mut ahead = ModeSet::EMPTY;
@@ -107,6 +164,9 @@ impl LockHead {
             if blocked {
                 ahead = ahead.with(node.mode);
                 at += 1;
+                if self.queue.is_stopped_by(ahead) {
+                    break;
+                }
                 continue;
             }
             let Some(node) = self.queue.remove(at) else { break };

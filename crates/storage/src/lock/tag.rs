@@ -25,6 +25,9 @@ pub enum LockTag {
     /// Any other object of the catalog: the catalog's OID and the object's.
     Object(u32, u32),
     Advisory(AdvisoryKey),
+    /// A session's running transaction, whether it has an xid or not: the owner's number and the
+    /// transaction's among the owner's. Nobody waits for it; views show it.
+    Virtual(u32, u64),
 }
 
 impl LockTag {
@@ -37,6 +40,7 @@ impl LockTag {
             LockTag::Speculative(..) => "spectoken",
             LockTag::Object(..) => "object",
             LockTag::Advisory(_) => "advisory",
+            LockTag::Virtual(..) => "virtualxid",
         }
     }
 
@@ -58,6 +62,7 @@ impl LockTag {
                 let (high, low, form) = key.parts();
                 format!("advisory lock [{database},{high},{low},{form}]")
             }
+            LockTag::Virtual(owner, number) => format!("virtual transaction {owner}/{number}"),
         }
     }
 }
@@ -84,6 +89,7 @@ impl fmt::Display for LockTag {
                 let (high, low, form) = key.parts();
                 write!(f, "advisory {high}/{low}/{form}")
             }
+            LockTag::Virtual(owner, number) => write!(f, "virtual {owner}/{number}"),
         }
     }
 }

@@ -165,7 +165,7 @@ fn a_rolled_back_savepoint_wakes_waiters() {
     locks.begin_level(&a);
     assert!(locks.try_acquire(&a, key(2), LockMode::Exclusive));
     let mut two = wait(locks.acquire(&b, key(2), LockMode::Exclusive));
-    locks.rollback_level(&a);
+    locks.rollback_levels(&a, 1);
     assert!(ready(&mut two));
     assert!(locks.holds(&a, &key(1), LockMode::Exclusive));
 }
@@ -263,4 +263,162 @@ fn views_show_holders_waiters_and_transactions() {
     assert!(row.waiting_since.is_some());
     assert_eq!(waiting.blockers(), [1]);
     assert_eq!((locks.waiting(), locks.blocking_pids(1)), (1, Vec::new()));
+}
+
+#[test]
+fn passed_on_locks_are_never_free_and_never_the_old_owners() {
+    let locks = LockManager::new();
+    let (from, to, other) = (locks.register(1), locks.register(0), locks.register(3));
+    assert!(locks.try_acquire(&from, REL, LockMode::RowExclusive));
+    assert!(locks.try_acquire(&from, key(1), LockMode::Exclusive));
+    assert!(locks.try_acquire_for(&from, key(2), LockMode::Share, LockScope::Session));
+    locks.begin_level(&from);
+    assert!(locks.try_acquire(&from, key(3), LockMode::Share));
+    assert!(!locks.holds_in_both_scopes(&from));
+    let mut waiting = wait(locks.acquire(&other, key(1), LockMode::Share));
+    locks.pass_on(&from, &to);
+    assert!(!ready(&mut waiting), "nobody let go of it");
+    assert_eq!(locks.blocking_pids(3), [0]);
+    assert!(locks.transaction_locks(&from).is_empty());
+    assert_eq!(locks.transaction_locks(&to).len(), 3);
+    // The old owner's end gives up what is its own, and nothing else.
+    locks.release_all(&from);
+    assert!(!ready(&mut waiting));
+    assert!(
+        !locks.try_acquire(&from, REL, LockMode::AccessExclusive),
+        "a fast-path lock went over"
+    );
+    assert!(!locks.try_acquire(&from, key(3), LockMode::Exclusive));
+    drop(from);
+    locks.release_all(&to);
+    assert!(ready(&mut waiting));
+}
+
+#[test]
+fn a_lock_held_in_both_scopes_is_known() {
+    let locks = LockManager::new();
+    let owner = locks.register(1);
+    assert!(locks.try_acquire_for(&owner, key(1), LockMode::Share, LockScope::Session));
+    assert!(locks.try_acquire(&owner, key(1), LockMode::Share));
+    assert!(locks.holds_in_both_scopes(&owner));
+}
+
+/// A strong request looks for weak locks while they move from one owner to the other.
+#[test]
+fn a_strong_request_meets_a_weak_lock_that_moves() {
+    for _ in 0..200 {
+        let locks = LockManager::new();
+        let (from, to, strong) = (locks.register(1), locks.register(0), locks.register(3));
+        assert!(locks.try_acquire(&from, REL, LockMode::RowExclusive));
+        let free = std::thread::scope(|scope| {
+            let request =
+                scope.spawn(|| locks.try_acquire(&strong, REL, LockMode::AccessExclusive));
+            locks.pass_on(&from, &to);
+            request.join().expect("the request")
+        });
+        assert!(!free, "it was found free");
+    }
+}
+
+#[test]
+fn long_waits_are_told_once_with_their_end() {
+    use crate::sync::Arc;
+    let locks = LockManager::new();
+    let lines = Arc::new(crate::sync::Mutex::new(Vec::new()));
+    let sink = Arc::clone(&lines);
+    locks.set_wait_log(Box::new(move |line, detail| {
+        sink.lock().push((line.to_owned(), detail.map(str::to_owned)));
+    }));
+    let [a, b, c, quiet] = [1, 2, 3, 4].map(|pid| locks.register(pid));
+    b.set_tells_waits(true);
+    c.set_tells_waits(true);
+    assert!(locks.try_acquire(&a, key(7), LockMode::Exclusive));
+    let mut first = wait(locks.acquire(&b, key(7), LockMode::Share));
+    let mut last = wait(locks.acquire(&c, key(7), LockMode::Exclusive));
+    let _untold = wait(locks.acquire(&quiet, key(7), LockMode::Share));
+    assert_eq!(locks.run_deadlock_check(Duration::ZERO), 0);
+    assert_eq!(locks.run_deadlock_check(Duration::ZERO), 0);
+    locks.release_all(&a);
+    assert!(ready(&mut first));
+    locks.release_all(&b);
+    assert!(ready(&mut last));
+    let lines = lines.lock();
+    let start = |at: usize| lines[at].0.split(" after ").next().expect("a line").to_owned();
+    let on = "on advisory lock [0,0,7,1]";
+    assert_eq!(start(0), format!("process 2 still waiting for ShareLock {on}"));
+    assert_eq!(lines[0].1.as_deref(), Some("Process holding the lock: 1. Wait queue: 2, 3, 4."));
+    assert_eq!(start(1), format!("process 3 still waiting for ExclusiveLock {on}"));
+    assert_eq!(start(2), format!("process 2 acquired ShareLock {on}"));
+    assert_eq!(start(3), format!("process 3 acquired ExclusiveLock {on}"));
+    assert_eq!(lines.len(), 4);
+    assert!(lines[0].0.ends_with(" ms"), "{}", lines[0].0);
+}
+
+/// The quick look that lets the detector skip a thousand waits at once must see every cycle that the
+/// careful one finds, and no other.
+#[test]
+fn the_quick_look_agrees_with_the_careful_one() {
+    let mut seed = 1u64;
+    let mut dice = move |sides: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % sides
+    };
+    let (mut cycles, mut clear) = (0, 0);
+    for _ in 0..400 {
+        let locks = LockManager::new();
+        let owners: Vec<_> = (0..6).map(|pid| locks.register(pid)).collect();
+        let mut waits = Vec::new();
+        let mut waiting = [false; 6];
+        for _ in 0..24 {
+            let who = dice(6) as usize;
+            if waiting[who] {
+                continue;
+            }
+            let mode = LockMode::ALL[dice(8) as usize];
+            if let LockResult::Wait(wait) = locks.acquire(&owners[who], key(dice(3) as i64), mode) {
+                waiting[who] = true;
+                waits.push(wait);
+            }
+        }
+        let quick = locks.has_cycle();
+        // Reordering a queue may resolve one without a victim: count the deadlocks and the moves.
+        let before = locks.list().iter().filter(|row| !row.granted).count();
+        let victims = waits.iter().filter(|wait| wait.check_deadlock()).count();
+        let after = locks.list().iter().filter(|row| !row.granted).count();
+        let careful = victims > 0 || after < before;
+        if quick {
+            cycles += 1
+        } else {
+            clear += 1
+        }
+        assert!(quick || !careful, "the quick look missed a cycle");
+        assert!(!locks.has_cycle(), "cycles are left");
+    }
+    assert!(cycles > 20 && clear > 20, "{cycles} {clear}");
+}
+
+/// One by one, in order, and the five thousandth like the first.
+#[test]
+fn a_long_queue_is_worked_off_in_order_and_in_proportion() {
+    let time = |n: i32| {
+        let locks = LockManager::new();
+        let owners: Vec<_> = (0..n).map(|pid| locks.register(pid)).collect();
+        let began = std::time::Instant::now();
+        assert!(locks.try_acquire(&owners[0], key(1), LockMode::Exclusive));
+        let mut waits: Vec<LockWait> = owners[1..]
+            .iter()
+            .map(|owner| wait(locks.acquire(owner, key(1), LockMode::Exclusive)))
+            .collect();
+        assert_eq!(locks.run_deadlock_check(Duration::ZERO), 0);
+        for (at, waiting) in waits.iter_mut().enumerate() {
+            locks.release_all(&owners[at]);
+            assert!(ready(waiting), "{at} is next");
+        }
+        began.elapsed()
+    };
+    // Looking through the queue for each would take a hundred times as long, not ten.
+    let few = (0..3).map(|_| time(500)).min().expect("three times");
+    let many = (0..3).map(|_| time(5000)).min().expect("three times");
+    println!("500 waiters: {few:?}; 5,000: {many:?}");
+    assert!(many < few * 40, "500: {few:?}, 5,000: {many:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::manager::LockManager;
 use super::mode::LockMode;
-use super::owner::{Home, LockScope};
+use super::owner::{Home, LockOwner, LockScope};
 use super::tag::LockTag;
 use crate::sync::atomic::Ordering;
 use std::time::Instant;
@@ -13,6 +13,9 @@ pub struct LockView {
     pub tag: LockTag,
     pub mode: LockMode,
     pub pid: i32,
+    /// Who it is by PostgreSQL's `virtualtransaction`: the owner and its running transaction
+    /// (0: none), or no owner and the xid of a prepared transaction.
+    pub virtual_id: (i64, u64),
     pub granted: bool,
     /// Recorded only with its owner.
     pub fast_path: bool,
@@ -21,39 +24,52 @@ pub struct LockView {
     pub waiting_since: Option<Instant>,
 }
 
+fn virtual_id(owner: &LockOwner) -> (i64, u64) {
+    match owner.top_xid() {
+        Some(xid) if owner.pid() == 0 => (-1, xid.raw()),
+        _ => (i64::from(owner.id()) + 1, owner.local_transaction().unwrap_or(0)),
+    }
+}
+
 impl LockManager {
     /// All locks held and waited for. Each owner and each partition is seen at one moment, the
     /// whole is not.
     pub fn list(&self) -> Vec<LockView> {
         let mut rows = Vec::new();
-        let row = |tag, mode, pid| LockView {
+        let row = |tag, mode, owner: &LockOwner| LockView {
             tag,
             mode,
-            pid,
+            pid: owner.pid(),
+            virtual_id: virtual_id(owner),
             granted: true,
             fast_path: false,
             scope: LockScope::Transaction,
             waiting_since: None,
         };
         for owner in self.0.owners.read().iter() {
+            if owner.local_transaction().is_some() {
+                let (id, number) = virtual_id(owner);
+                let own = row(LockTag::Virtual(id as u32, number), LockMode::Exclusive, owner);
+                rows.push(LockView { fast_path: true, ..own });
+            }
             for xid in owner.xids() {
-                rows.push(row(LockTag::Xid(xid), LockMode::Exclusive, owner.pid()));
+                rows.push(row(LockTag::Xid(xid), LockMode::Exclusive, owner));
             }
             for held in owner.0.state.lock().iter() {
                 rows.push(LockView {
                     fast_path: held.home == Home::Fast,
                     scope: held.scope(),
-                    ..row(held.tag, held.mode, owner.pid())
+                    ..row(held.tag, held.mode, owner)
                 });
             }
         }
         for partition in &self.0.partitions {
             for head in partition.heads.lock().values() {
-                for node in &head.queue {
+                for node in head.queue.iter() {
                     rows.push(LockView {
                         granted: false,
                         waiting_since: Some(node.since),
-                        ..row(node.tag, node.mode, node.owner.pid())
+                        ..row(node.tag, node.mode, &node.owner)
                     });
                 }
             }

@@ -14,6 +14,7 @@
 //! wait is cancelled, timed out or abandoned: if it still waits it leaves the queue (and whoever
 //! it held up goes on), and if it had just been granted, the lock is given back.
 
+use super::deadlock::Examined;
 use super::manager::LockManager;
 use super::mode::LockMode;
 use super::owner::{LockOwner, LockScope};
@@ -43,6 +44,8 @@ pub(crate) struct WaitNode {
     detail: Mutex<String>,
     /// The detector has looked at this wait.
     pub(crate) examined: std::sync::atomic::AtomicBool,
+    /// The log says that it waits: its end is told as well.
+    pub(crate) told: std::sync::atomic::AtomicBool,
 }
 
 impl WaitNode {
@@ -57,6 +60,7 @@ impl WaitNode {
             event: Event::new(),
             detail: Mutex::new(String::new()),
             examined: std::sync::atomic::AtomicBool::new(false),
+            told: std::sync::atomic::AtomicBool::new(false),
         })
     }
 
@@ -162,6 +166,7 @@ impl LockWait {
             GRANTED => {
                 if !self.settled {
                     self.settled = true;
+                    self.manager.tell_granted(&self.node);
                     self.manager.take_over(&self.node, self.scope);
                 }
                 LockCheck::Granted
@@ -174,7 +179,7 @@ impl LockWait {
     /// queue resolves, this wait becomes its victim. For drivers that keep their own
     /// `deadlock_timeout`. Returns whether it became a victim.
     pub fn check_deadlock(&self) -> bool {
-        self.manager.examine(&self.node)
+        self.manager.examine(&self.node) == Examined::Victim
     }
 
     /// The processes that this one waits for.

@@ -6,7 +6,7 @@
 //!   2  commit log written
 //!   3  pages that are dirty now, in file order, spread over the interval
 //!   4  fsync of every file written since the last checkpoint
-//!   5  checkpoint record, flushed
+//!   5  what is prepared, and the checkpoint record, flushed
 //!   6  control file
 //!   7  commit log files below the oldest xid go; other full, settled ones are mapped
 //!   8  old log files go
@@ -248,6 +248,7 @@ fn run(
     (stats.files_synced, stats.longest_sync_micros) = (synced.files, synced.longest_micros);
     stats.file_sync_micros = synced.micros;
     stats.sync_micros = engine.clock.monotonic_micros().saturating_sub(written);
+    crate::twophase::log_again(engine)?;
     let record = insert_checkpoint(&engine.wal, &data)?;
     engine.wal.flush(record)?;
     publish(engine, kind, &data, record)?;

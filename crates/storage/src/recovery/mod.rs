@@ -24,6 +24,7 @@ use crate::buffer::{BufferPool, OpError};
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, RelId, Xid};
 use crate::page::{Page, PageClass};
+use crate::twophase::PreparedState;
 use crate::txn::CommitLog;
 use crate::vfs::{Clock, OpenMode, Vfs};
 use crate::wal::{LogBatch, WAL_DIR, WalReader, parse_segment_name, segment_of};
@@ -112,6 +113,8 @@ impl RecoveryStats {
 pub(crate) struct Recovered {
     pub next_xid: Xid,
     pub next_rel: RelId,
+    /// Transactions that go on.
+    pub prepared: BTreeMap<Xid, PreparedState>,
     /// Only the shutdown checkpoint was found.
     pub clean: bool,
     pub stats: RecoveryStats,
@@ -160,6 +163,7 @@ pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
         created: HashMap::new(),
         dropped: HashMap::new(),
         missing: BTreeMap::new(),
+        prepared: BTreeMap::new(),
         stats: RecoveryStats { from: start.redo, ..RecoveryStats::default() },
     };
     let redo_began = progress.elapsed_micros();
@@ -198,7 +202,8 @@ pub(crate) fn recover(start: &Start<'_>) -> Result<Recovered> {
             unlogged::reset(&**start.vfs, start.pool, start.fsync, &mut progress)?;
     }
     stats.micros = progress.elapsed_micros();
-    Ok(Recovered { next_xid: replay.next_xid, next_rel: replay.next_rel, clean, stats })
+    let Replay { next_xid, next_rel, prepared, .. } = replay;
+    Ok(Recovered { next_xid, next_rel, prepared, clean, stats })
 }
 
 /// Hands the log on piece by piece; comes back with the reader at the end of the log. With a thread

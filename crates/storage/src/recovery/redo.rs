@@ -6,6 +6,7 @@ use crate::buffer::{BufferPool, OpError, Persistence, replay_page};
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, Fork, Lsn, PageId, RelId, Xid};
 use crate::page::Page;
+use crate::twophase::PreparedState;
 use crate::txn::{CommitLog, EndRecord};
 use crate::wal::{BlockRef, BodyRef, RecordError, RecordKind, RecordRef};
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +24,8 @@ pub(super) struct Replay<'a> {
     pub dropped: HashMap<RelId, Xid>,
     /// Pages that records speak of and that do not exist: of files dropped or cut later on.
     pub missing: BTreeMap<(RelId, u8, BlockNo), Lsn>,
+    /// Transactions that were prepared and have not been ended.
+    pub prepared: BTreeMap<Xid, PreparedState>,
     pub stats: RecoveryStats,
 }
 
@@ -39,13 +42,20 @@ impl Replay<'_> {
         match record.kind() {
             RecordKind::Commit => {
                 let end = self.end_record(xid, data)?;
+                self.prepared.remove(&xid);
                 self.clog.redo_commit(xid, &end, at)?;
                 self.stats.commits += 1;
             }
             RecordKind::Abort => {
                 let end = self.end_record(xid, data)?;
+                self.prepared.remove(&xid);
                 self.clog.redo_abort(xid, &end)?;
                 self.stats.aborts += 1;
+            }
+            RecordKind::Prepare => {
+                let state = PreparedState::decode(xid, data)?;
+                state.children.iter().for_each(|child| self.saw_xid(*child));
+                self.prepared.insert(xid, state);
             }
             RecordKind::RelCreate => {
                 let (rel, persistence) = records::decode_create(data)?;
@@ -166,12 +176,14 @@ impl Replay<'_> {
         .map_err(|e| at_record(e, id, end))
     }
 
-    /// Files that a transaction which did not commit has left, and those that one which did commit
-    /// has not got round to removing.
+    /// Files that a transaction which did not commit (and is not prepared to) has left, and those
+    /// that one which did commit has not got round to removing.
     pub fn remove_orphans(&mut self) -> Result<()> {
         let committed = |xid: &Xid| self.clog.settled_status(*xid).commit().is_some();
+        let open = crate::twophase::xids_of(&self.prepared);
+        let aborted = |xid: &Xid| !committed(xid) && !open.contains(xid);
         let mut doomed: Vec<RelId> =
-            self.created.iter().filter(|(_, x)| !committed(x)).map(|(rel, _)| *rel).collect();
+            self.created.iter().filter(|(_, x)| aborted(x)).map(|(rel, _)| *rel).collect();
         doomed.extend(self.dropped.iter().filter(|(_, x)| committed(x)).map(|(rel, _)| *rel));
         doomed.sort();
         doomed.dedup();

@@ -3,6 +3,7 @@
 
 use super::records::{CheckpointData, decode_create, decode_rel, decode_truncate};
 use crate::page::PageClass;
+use crate::twophase::PreparedState;
 use crate::wal::{DecodedRecord, Describe, RecordKind};
 use crate::{btree, heap, seq};
 
@@ -32,6 +33,9 @@ impl Describe for RecordWords {
             RecordKind::RelTruncate => decode_truncate(data)
                 .ok()
                 .map(|(rel, fork, blocks)| format!("rel {rel} {fork:?} to {blocks} blocks")),
+            RecordKind::Prepare => {
+                PreparedState::decode(record.xid, data).ok().map(|state| state.to_string())
+            }
             RecordKind::Checkpoint => CheckpointData::decode(data).ok().map(|c| {
                 format!(
                     "redo {}; next xid {}; oldest xid {}; next rel {}; {}",

@@ -450,6 +450,11 @@ impl CommitLog {
         self.files.back_to_memory(file);
     }
 
+    /// Makes sure that the bits of a transaction that still runs can be set. Only at start.
+    pub(crate) fn keep_in_memory(&self, xid: Xid) {
+        self.bring_back(file_of(xid));
+    }
+
     /// Whether a page waits to be written, or is not in memory.
     pub(crate) fn is_dirty(&self, page: u64) -> bool {
         match self.pages.chunk(page) {

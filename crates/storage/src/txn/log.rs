@@ -95,6 +95,10 @@ pub trait TxnHost {
     /// Removes the files of relations whose creation was rolled back, or of temporary ones that a
     /// commit dropped, and their buffers.
     fn unlink_rels(&self, rels: &[RelId]);
+    /// Whether the relation is a temporary one.
+    fn is_temporary(&self, _rel: RelId) -> bool {
+        false
+    }
     /// A commit is visible from now on; its locks are still held. For who must be told before the
     /// next holder of a lock goes on (the catalog's version).
     fn published(&self) {}
@@ -120,6 +124,9 @@ impl<H: TxnHost> TxnHost for Arc<H> {
     }
     fn unlink_rels(&self, rels: &[RelId]) {
         (**self).unlink_rels(rels);
+    }
+    fn is_temporary(&self, rel: RelId) -> bool {
+        (**self).is_temporary(rel)
     }
     fn published(&self) {
         (**self).published();

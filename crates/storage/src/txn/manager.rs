@@ -32,6 +32,7 @@ use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, Xid};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 
 /// How many xids one commit may move the floor over: an old transaction's end must not make the
 /// next committer walk over millions.
@@ -93,19 +94,33 @@ impl TxnManager {
     /// The transactions after redo: whatever below `next` has no commit bit is aborted, and every
     /// snapshot covers the rest. `end` is the end of the log, all of it durable.
     pub fn recover(clog: CommitLog, next: Xid, end: Lsn) -> Result<Self> {
+        Self::recover_with(clog, next, end, &BTreeSet::new())
+    }
+
+    /// The same, but for prepared transactions, which go on: `running` are their xids.
+    pub fn recover_with(
+        clog: CommitLog,
+        next: Xid,
+        end: Lsn,
+        running: &BTreeSet<Xid>,
+    ) -> Result<Self> {
         if !end.is_valid() {
             return Err(StorageError::corrupt("the log has no valid end position"));
         }
         let next = next.max(Xid::FIRST_NORMAL);
         clog.ensure(next)?;
         clog.forget_from(next);
-        let window = StatusWindow::new(next, |xid| clog.settled_status(xid));
+        for xid in running {
+            clog.keep_in_memory(*xid);
+        }
+        let floor = running.first().copied().unwrap_or(next);
+        let window = StatusWindow::new(next, running, |xid| clog.settled_status(xid));
         Ok(TxnManager(Arc::new(Shared {
             window,
             clog,
             slots: Arc::new(SlotRegistry::new(end)),
             published: Line(AtomicU64::new(end.raw())),
-            floor: Line(AtomicU64::new(next.raw())),
+            floor: Line(AtomicU64::new(floor.raw())),
             next: Line(AtomicU64::new(next.raw())),
             xids: Mutex::new(()),
             commit: Line(Mutex::new(())),
@@ -196,6 +211,7 @@ impl TxnManager {
         loop {
             let snapshot = self.look();
             if slot.announce(snapshot.s) {
+                slot.note_floor(snapshot.floor);
                 return snapshot;
             }
         }
@@ -258,12 +274,26 @@ impl TxnManager {
         children: &[Xid],
         payload: &CommitPayload,
     ) -> Result<Lsn> {
+        self.commit_and(log, top, children, payload, || ())
+    }
+
+    /// The same; `also` runs in one step with the record's insertion, as far as those can tell who
+    /// look under [`Self::with_commit_mutex`].
+    pub(crate) fn commit_and<L: TxnLog>(
+        &self,
+        log: &L,
+        top: Xid,
+        children: &[Xid],
+        payload: &CommitPayload,
+        also: impl FnOnce(),
+    ) -> Result<Lsn> {
         let shared = &*self.0;
         let body = record::encode(top, children, payload);
         let record = log.prepare_end(EndKind::Commit, top, &body)?;
         let lsn = {
             let _commit = shared.commit.0.lock();
             let lsn = log.insert_end(record);
+            also();
             let fate = XidStatus::Committed(CommitStamp::new(lsn, payload.sync));
             for &xid in children.iter().chain([&top]) {
                 shared.clog.set_committed(xid, lsn);

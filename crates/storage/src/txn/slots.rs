@@ -18,14 +18,14 @@
 //! Slots are found through a list that grows; each is a cache line of its own, so that taking a
 //! snapshot shares nothing with other sessions but the two words that it reads.
 
-use crate::ids::Lsn;
+use crate::ids::{Lsn, Xid};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Mutex, RwLock};
 
-/// One session's announcement; 0 is none.
+/// One session's announcement; 0 is none. Beside it, for views only, the floor of the snapshot.
 #[repr(align(64))]
 #[derive(Default)]
-struct SlotCell(AtomicU64);
+struct SlotCell(AtomicU64, AtomicU64);
 
 /// All announcements.
 pub(crate) struct SlotRegistry {
@@ -104,6 +104,19 @@ impl SessionSlot {
         self.cell.0.store(at.raw(), Ordering::Release);
         fence(Ordering::SeqCst);
         self.registry.bound.load(Ordering::Acquire) <= at.raw()
+    }
+
+    /// The floor of the snapshot that was announced, for views.
+    #[inline]
+    pub(crate) fn note_floor(&self, floor: Xid) {
+        self.cell.1.store(floor.raw(), Ordering::Relaxed);
+    }
+
+    /// Below this xid the announced snapshot sees nobody running; about what PostgreSQL calls its
+    /// xmin.
+    pub fn announced_floor(&self) -> Option<Xid> {
+        self.announced()?;
+        Some(Xid::new(self.cell.1.load(Ordering::Relaxed))).filter(|xid| xid.is_valid())
     }
 
     /// Moves the announcement forward to a snapshot that was taken while it stood, or ends it.

@@ -81,6 +81,16 @@ pub struct CommitOutcome {
     pub written: Written,
 }
 
+/// What is left to be done for a transaction whose end is another's business.
+pub(crate) struct Testament {
+    /// Its live subtransactions, ascending.
+    pub children: Vec<Xid>,
+    /// Relations whose files go if it is rolled back, and those that go if it commits.
+    pub created: Vec<RelId>,
+    pub dropped: Vec<RelId>,
+    pub written: Written,
+}
+
 /// Relations whose rows a transaction wrote, each once.
 pub type Written = SmallVec<[RelId; 8]>;
 
@@ -141,6 +151,7 @@ pub struct Transaction {
 impl Transaction {
     /// Begins a transaction. Costs nothing that others could notice.
     pub fn begin(session: &Arc<TxnSession>, isolation: IsolationLevel, read_only: bool) -> Self {
+        session.owner.begin_transaction();
         let top = Level { name: None, xid: None, written_before: 0 };
         Transaction {
             session: Arc::clone(session),
@@ -201,22 +212,18 @@ impl Transaction {
     /// Takes xids for the current level and the levels outside that have none, outermost first.
     #[cold]
     fn assign_xids(&mut self, host: &impl TxnHost) -> Result<Xid> {
-        let mut parent = None;
-        for (depth, level) in self.levels.iter_mut().enumerate() {
-            let xid = match level.xid {
-                Some(xid) => xid,
-                None => {
-                    let xid = host.txns().assign_xid(parent)?;
-                    level.xid = Some(xid);
-                    self.session.owner.hold_xid(xid, depth == 0);
-                    if depth == 0 {
-                        self.own_from = xid.raw();
-                    } else {
-                        self.sub_xids.push(SubXid { xid, live: true });
-                    }
-                    xid
-                }
-            };
+        // The levels that have one are the outermost.
+        let first = self.levels.iter().rposition(|level| level.xid.is_some());
+        let mut parent = first.and_then(|at| self.levels[at].xid);
+        for depth in first.map_or(0, |at| at + 1)..self.levels.len() {
+            let xid = host.txns().assign_xid(parent)?;
+            self.levels[depth].xid = Some(xid);
+            self.session.owner.hold_xid(xid, depth == 0);
+            if depth == 0 {
+                self.own_from = xid.raw();
+            } else {
+                self.sub_xids.push(SubXid { xid, live: true });
+            }
             parent = Some(xid);
         }
         Ok(parent.expect("there is always a top level"))
@@ -257,8 +264,8 @@ impl Transaction {
     }
 
     fn live_sub_xids_from(&self, first: Xid) -> Vec<Xid> {
-        let live = self.sub_xids.iter().filter(|sub| sub.live && sub.xid >= first);
-        live.map(|sub| sub.xid).collect()
+        let from = self.sub_xids.partition_point(|sub| sub.xid < first);
+        self.sub_xids[from..].iter().filter(|sub| sub.live).map(|sub| sub.xid).collect()
     }
 
     // --- commands ---
@@ -439,13 +446,14 @@ impl Transaction {
     /// Ends well the level at `depth` and those inside.
     pub fn release_sub(&mut self, depth: usize) {
         assert!(depth > 1 && depth <= self.levels.len(), "a savepoint's depth");
-        for _ in depth..=self.levels.len() {
-            self.session.locks.merge_level(&self.session.owner);
-        }
+        let levels = self.levels.len() + 1 - depth;
+        self.session.locks.merge_levels(&self.session.owner, levels);
         self.levels.truncate(depth - 1);
-        let noted = self.created.iter_mut().chain(&mut self.dropped);
-        for pending in noted.chain(&mut self.dropped_temporary) {
-            pending.level = pending.level.min(depth - 1);
+        for list in [&mut self.created, &mut self.dropped, &mut self.dropped_temporary] {
+            // The last were noted at the deepest levels.
+            for pending in list.iter_mut().rev().take_while(|p| p.level >= depth) {
+                pending.level = depth - 1;
+            }
         }
     }
 
@@ -483,15 +491,13 @@ impl Transaction {
                 sync: false,
             };
             host.txns().abort(host.txn_log(), xid, &all[1..], &payload);
-            for sub in self.sub_xids.iter_mut().filter(|sub| sub.xid >= xid) {
-                sub.live = false;
-            }
-            self.session.owner.drop_sub_xids(&all);
+            let first = self.sub_xids.partition_point(|sub| sub.xid < xid);
+            self.sub_xids[first..].iter_mut().for_each(|sub| sub.live = false);
+            self.session.owner.drop_sub_xids(xid);
             self.session.locks.xids_ended(all);
         }
-        for _ in depth..=self.levels.len() {
-            self.session.locks.rollback_level(&self.session.owner);
-        }
+        let levels = self.levels.len() + 1 - depth;
+        self.session.locks.rollback_levels(&self.session.owner, levels);
         self.levels.truncate(depth - 1);
         if !unlinks.is_empty() {
             host.unlink_rels(&unlinks);
@@ -499,6 +505,32 @@ impl Transaction {
     }
 
     // --- the end ---
+
+    /// What somebody has to know who ends the transaction in its place.
+    pub(crate) fn testament(&self) -> Testament {
+        let rels = |pending: &[PendingRel]| pending.iter().map(|p| p.rel).collect();
+        Testament {
+            children: self.top_xid().map_or_else(Vec::new, |top| self.live_sub_xids_from(top)),
+            created: rels(&self.created),
+            dropped: rels(&self.dropped),
+            written: self.written.clone(),
+        }
+    }
+
+    /// Whether it made or dropped temporary relations: nobody else could end that.
+    pub fn defined_temporary(&self, host: &impl TxnHost) -> bool {
+        let made = |p: &PendingRel| host.is_temporary(p.rel);
+        !self.dropped_temporary.is_empty() || self.created.iter().any(made)
+    }
+
+    /// Goes on without its session: xids and locks are `heir`'s, who ends it one day.
+    pub(crate) fn leave_to(mut self, heir: &TxnSession) {
+        let session = &self.session;
+        session.locks.pass_on(&session.owner, &heir.owner);
+        session.owner.end_transaction();
+        self.snapshots.clear(session);
+        self.ended = true;
+    }
 
     /// Commits. On return everything is visible and unlocked; `CommitOutcome::wait` says when the
     /// client may be told. On an error the transaction has been aborted.
@@ -571,16 +603,16 @@ impl Transaction {
             session.locks.xids_ended(children.iter().copied().chain([top]));
         }
         session.locks.release_all(&session.owner);
+        session.owner.end_transaction();
         self.snapshots.clear(session);
         self.ended = true;
     }
 }
 
-/// Takes out what was noted at `depth` or deeper.
+/// Takes out what was noted at `depth` or deeper. The levels in the list ascend.
 fn take_from(pending: &mut Vec<PendingRel>, depth: usize) -> Vec<RelId> {
-    let taken = pending.iter().filter(|p| p.level >= depth).map(|p| p.rel).collect();
-    pending.retain(|p| p.level < depth);
-    taken
+    let from = pending.partition_point(|p| p.level < depth);
+    pending.drain(from..).map(|p| p.rel).collect()
 }
 
 impl Drop for Transaction {

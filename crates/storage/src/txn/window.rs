@@ -286,20 +286,33 @@ impl StatusWindow {
         self.table.chunk(place(xid).0)
     }
 
-    /// A window for xids from `next` on. The ones before have ended; `settled` knows their fate.
-    pub(crate) fn new(next: Xid, settled: impl Fn(Xid) -> XidStatus) -> Self {
-        let (number, used) = place(next);
-        let window = StatusWindow { table: WordTable::new(number), unsettled: Mutex::default() };
-        let made = window.table.create(number, |chunk| {
-            for (index, word) in chunk.words.iter().enumerate().take(used) {
-                let xid = Xid::new((number << CHUNK_BITS) + index as u64);
-                word.store(settled(xid).word(), Ordering::Relaxed);
+    /// A window for xids from `next` on. The ones before have ended, except those in `running`;
+    /// `settled` knows their fate.
+    pub(crate) fn new(
+        next: Xid,
+        running: &BTreeSet<Xid>,
+        settled: impl Fn(Xid) -> XidStatus,
+    ) -> Self {
+        let (newest, used) = place(next);
+        let window = StatusWindow { table: WordTable::new(newest), unsettled: Mutex::default() };
+        let old = running.iter().map(|xid| (place(*xid).0, CHUNK_XIDS));
+        let old = old.filter(|(number, _)| *number < newest);
+        for (number, used) in old.chain([(newest, used)]) {
+            let made = window.table.create(number, |chunk| {
+                let mut ended = 0;
+                for (index, word) in chunk.words.iter().enumerate().take(used) {
+                    let xid = Xid::new((number << CHUNK_BITS) + index as u64);
+                    if !running.contains(&xid) {
+                        word.store(settled(xid).word(), Ordering::Relaxed);
+                        ended += 1;
+                    }
+                }
+                chunk.meta.ended.store(ended, Ordering::Relaxed);
+            });
+            // Beyond the directory: `ensure` reports it when an xid is asked for.
+            if made.is_ok() {
+                window.unsettled.lock().open.insert(number);
             }
-            chunk.meta.ended.store(used as u32, Ordering::Relaxed);
-        });
-        // Beyond the directory: `ensure` reports it when an xid is asked for.
-        if made.is_ok() {
-            window.unsettled.lock().open.insert(number);
         }
         window
     }
@@ -406,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_chunk_settles_only_when_all_ended_and_covered() {
-        let window = StatusWindow::new(Xid::new(3), |_| XidStatus::Aborted);
+        let window = StatusWindow::new(Xid::new(3), &BTreeSet::new(), |_| XidStatus::Aborted);
         let n = CHUNK_XIDS as u64;
         for xid in 3..n {
             assert_eq!(window.ensure(Xid::new(xid)), Ok(false));
@@ -421,7 +434,7 @@ mod tests {
 
     #[test]
     fn one_old_transaction_keeps_only_its_own_chunk() {
-        let window = StatusWindow::new(Xid::new(3), |_| XidStatus::Aborted);
+        let window = StatusWindow::new(Xid::new(3), &BTreeSet::new(), |_| XidStatus::Aborted);
         let n = CHUNK_XIDS as u64;
         for xid in 3..4 * n {
             window.ensure(Xid::new(xid)).expect("room");
@@ -442,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_window_begun_in_mid_chunk_knows_the_fates_before() {
-        let window = StatusWindow::new(Xid::new(10), |xid| {
+        let window = StatusWindow::new(Xid::new(10), &BTreeSet::new(), |xid| {
             if xid.raw() % 2 == 0 {
                 XidStatus::Committed(CommitStamp::SETTLED)
             } else {
@@ -455,8 +468,26 @@ mod tests {
     }
 
     #[test]
+    fn transactions_that_outlived_the_last_run_keep_their_chunks_and_no_other() {
+        let n = CHUNK_XIDS as u64;
+        let running = BTreeSet::from([Xid::new(7), Xid::new(3 * n + 1)]);
+        let window = StatusWindow::new(Xid::new(3 * n + 9), &running, |_| XidStatus::Aborted);
+        assert_eq!(word(&window, 7), Some(0));
+        assert_eq!(word(&window, 8), Some(XidStatus::Aborted.word()));
+        assert_eq!(word(&window, 3 * n + 1), Some(0));
+        assert_eq!(word(&window, 3 * n + 2), Some(XidStatus::Aborted.word()));
+        assert!(matches!(window.load(Xid::new(n)), Found::Dropped));
+        assert_eq!(window.oldest_unsettled(), Xid::new(0));
+        window.end(Xid::new(7), committed(800));
+        assert_eq!(window.settle(Lsn::new(792)), 0, "its commit is not covered");
+        assert_eq!(window.settle(Lsn::new(800)), 1);
+        assert_eq!(window.oldest_unsettled(), Xid::new(3 * n));
+    }
+
+    #[test]
     fn the_directory_has_an_end() {
-        let window = StatusWindow::new(Xid::new(XID_LIMIT - 1), |_| XidStatus::Aborted);
+        let window =
+            StatusWindow::new(Xid::new(XID_LIMIT - 1), &BTreeSet::new(), |_| XidStatus::Aborted);
         assert_eq!(window.ensure(Xid::new(XID_LIMIT - 1)), Ok(false));
         assert!(window.ensure(Xid::new(XID_LIMIT)).is_err());
     }

@@ -106,7 +106,7 @@ fn manager(record: &DecodedRecord) -> &'static str {
             Some(PageClass::Sequence) => "Sequence",
             Some(PageClass::Free) | None => "Page",
         },
-        RecordKind::Commit | RecordKind::Abort => "Transaction",
+        RecordKind::Commit | RecordKind::Abort | RecordKind::Prepare => "Transaction",
         RecordKind::Checkpoint | RecordKind::NextXid | RecordKind::NextRel | RecordKind::Noop => {
             "XLOG"
         }
@@ -127,6 +127,7 @@ fn operation(kind: RecordKind) -> &'static str {
         RecordKind::NextRel => "NEXTREL",
         RecordKind::RelTruncate => "TRUNCATE",
         RecordKind::Noop => "NOOP",
+        RecordKind::Prepare => "PREPARE",
     }
 }
 

@@ -71,6 +71,8 @@ pub enum RecordKind {
     RelTruncate = 9,
     /// Says nothing; used to fill and to test.
     Noop = 10,
+    /// A transaction goes on without its session, and over restarts, until it is ended by name.
+    Prepare = 11,
 }
 
 impl RecordKind {
@@ -86,6 +88,7 @@ impl RecordKind {
             8 => Some(RecordKind::NextRel),
             9 => Some(RecordKind::RelTruncate),
             10 => Some(RecordKind::Noop),
+            11 => Some(RecordKind::Prepare),
             _ => None,
         }
     }
@@ -103,6 +106,7 @@ impl RecordKind {
             RecordKind::NextRel => "NextRel",
             RecordKind::RelTruncate => "RelTruncate",
             RecordKind::Noop => "Noop",
+            RecordKind::Prepare => "Prepare",
         }
     }
 }

@@ -12,7 +12,6 @@ create index i on t using hash (b);
 create materialized view m as select 1;
 vacuum full t;
 begin isolation level serializable;
-prepare transaction 'x';
 copy t to '/tmp/x';
 copy t to program 'cat';
 listen l;
