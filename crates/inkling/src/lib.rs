@@ -56,7 +56,7 @@ pub use database::{Database, Options};
 pub use inkling_sql::error::{Severity, SqlError as Error, State};
 pub use inkling_sql::session::CommandTag;
 pub use inkling_sql::types::{Datum, Oid};
-pub use options::engine_options;
+pub use options::{apply_to, engine_options};
 pub use rows::{Column, Row, RowIndex, Rows};
 pub use session::{CancelHandle, Session};
 pub use transaction::Transaction;

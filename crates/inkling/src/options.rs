@@ -7,6 +7,7 @@ use inkling_sql::settings::ServerSettings;
 use inkling_storage::engine::{Engine, EngineOptions};
 use inkling_storage::heap::HintPolicy;
 use inkling_storage::page::PAGE_SIZE;
+use inkling_storage::ssi::Limits;
 use inkling_storage::txn::StatusCacheKind;
 use inkling_storage::wal::{WalCompression, WalOptions};
 use std::time::Duration;
@@ -66,8 +67,14 @@ pub fn engine_options(settings: &ServerSettings) -> EngineOptions {
 }
 
 /// What an engine is told after it was opened.
-pub(crate) fn apply_to(engine: &Engine, settings: &ServerSettings) {
+pub fn apply_to(engine: &Engine, settings: &ServerSettings) {
     engine.locks.set_deadlock_timeout(Duration::from_millis(count(settings, "deadlock_timeout")));
+    engine.txns.ssi().configure(Limits::of(
+        settings.int("max_pred_locks_per_transaction"),
+        settings.int("max_pred_locks_per_relation"),
+        settings.int("max_pred_locks_per_page"),
+        settings.int("max_connections"),
+    ));
 }
 
 #[cfg(test)]

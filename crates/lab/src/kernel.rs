@@ -283,7 +283,7 @@ impl Reader<'_> {
             None => self.tx.statement_snapshot(),
         };
         let (tx, state, policy) = (&self.tx, &self.state, self.policy);
-        let cx = ReadCx { snapshot, tx, command: tx.command_id(), state, policy };
+        let cx = ReadCx { snapshot, policy, ..ReadCx::new(&table.engine, tx, snapshot, state) };
         let mut count = 0;
         for block in 0..table.blocks {
             let seen = heap::count_page(&table.engine, &cx, &table.heap, block, &mut self.scan)?;

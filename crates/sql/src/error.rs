@@ -315,6 +315,11 @@ impl From<StorageError> for SqlError {
             StorageError::Serialization { .. } => {
                 SqlError::new(State::SERIALIZATION_FAILURE, message)
             }
+            StorageError::ReadWriteDependencies { reason } => {
+                SqlError::new(State::SERIALIZATION_FAILURE, message)
+                    .detail(format!("Reason code: {reason}"))
+                    .hint("The transaction might succeed if retried.")
+            }
             StorageError::DataDirectory { .. } => SqlError::new(State::CONFIG_FILE_ERROR, message),
             StorageError::Limit { .. } => SqlError::new(State::PROGRAM_LIMIT_EXCEEDED, message),
             StorageError::Prerequisite { .. } => {

@@ -11,6 +11,7 @@
 //! | `LockTimeout`| run the statement again                                   | 55P03          |
 //! | `Canceled`   | the client or the administrator asked for it              | 57014          |
 //! | `Serialization` | run the transaction again                              | 40001          |
+//! | `ReadWriteDependencies` | run the transaction again                        | 40001          |
 //! | `DataDirectory` | fix the directory (in use, wrong version, permissions) | F0000 / exit 1 |
 //! | `Limit`      | the data does not fit a fixed limit of the format         | 54000          |
 //! | `Prerequisite` | do first what the message asks for                      | 55000          |
@@ -45,6 +46,9 @@ pub enum StorageError {
     Canceled,
     #[error("{what}")]
     Serialization { what: &'static str },
+    /// `reason` is the detail.
+    #[error("could not serialize access due to read/write dependencies among transactions")]
+    ReadWriteDependencies { reason: &'static str },
     #[error("{what}")]
     DataDirectory { what: String },
     #[error("{what}")]

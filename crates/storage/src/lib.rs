@@ -14,6 +14,7 @@ pub mod maint;
 pub mod page;
 pub mod recovery;
 pub mod seq;
+pub mod ssi;
 pub mod sync;
 pub mod twophase;
 pub mod txn;

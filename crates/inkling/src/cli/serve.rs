@@ -8,7 +8,7 @@
 
 use super::{Directory, Outcome, config, engine_log};
 use clap::{ArgAction, Args};
-use inkling::engine_options;
+use inkling::{apply_to, engine_options};
 use inkling_server::log::{self, Level};
 use inkling_server::{Server, resolve};
 use inkling_sql::session::Database;
@@ -92,9 +92,8 @@ fn settings(args: &ServeArgs) -> Outcome<ServerSettings> {
 fn open(root: &Path, settings: ServerSettings) -> Outcome<(Arc<Engine>, Arc<Database>)> {
     let mut options = engine_options(&settings);
     options.log_sink = Arc::new(engine_log);
-    let deadlock_timeout = settings.int("deadlock_timeout").max(1) as u64;
     let (engine, outcome) = Engine::open_dir(root, options).map_err(|e| e.to_string())?;
-    engine.locks.set_deadlock_timeout(Duration::from_millis(deadlock_timeout));
+    apply_to(&engine, &settings);
     log::write(
         Level::Log,
         &match outcome {

@@ -32,6 +32,8 @@ impl Bench {
         let options = Options::new()
             .set("deadlock_timeout", "1h")
             .and_then(|options| options.set("max_prepared_transactions", "2"))
+            // No crash is looked at here.
+            .and_then(|options| options.set("fsync", "off"))
             .expect("settings");
         let database = Database::open_with(dir.path().join("data"), options).expect("a database");
         Bench { database, next_pid: std::cell::Cell::new(1000), _dir: dir }
@@ -322,6 +324,9 @@ impl Run<'_> {
     }
 }
 
+/// Which session goes next: of those that can, at this point of the order.
+type Choice<'c> = dyn FnMut(&[usize], &[usize], usize) -> Option<(usize, usize)> + 'c;
+
 /// Runs one order. `wanted` gives its beginning; from there on the first session that can goes.
 fn play(
     bench: &Bench,
@@ -330,6 +335,15 @@ fn play(
     wanted: &[(usize, usize)],
     exact: bool,
 ) -> Outcome {
+    choose(bench, spec, level, &mut |can, next, at| match wanted.get(at) {
+        Some(step) => Some(*step),
+        None if exact => None,
+        None => can.first().map(|first| (*first, next[*first])),
+    })
+}
+
+/// Runs the order that `choice` makes up; it is given who can go, and the next step of each.
+fn choose(bench: &Bench, spec: &Spec, level: &str, choice: &mut Choice<'_>) -> Outcome {
     bench.must(&spec.setup);
     let actors = spec.actors.len();
     let mut run = Run {
@@ -350,17 +364,10 @@ fn play(
     loop {
         let can = run.can_go();
         let at = run.outcome.order.len();
-        let chosen = match wanted.get(at) {
-            Some((actor, step)) if run.players[*actor].waits.is_none() => (*actor, *step),
-            Some((actor, _)) => {
-                panic!("{} cannot go on:\n{}", spec.actors[*actor].name, run.outcome.transcript)
-            }
-            None if exact => break,
-            None => match can.first() {
-                Some(first) => (*first, run.next[*first]),
-                None => break,
-            },
-        };
+        let Some(chosen) = choice(&can, &run.next, at) else { break };
+        if run.players[chosen.0].waits.is_some() {
+            panic!("{} cannot go on:\n{}", spec.actors[chosen.0].name, run.outcome.transcript)
+        }
         run.outcome.choices.push(can);
         run.go(chosen.0, chosen.1);
     }
@@ -379,6 +386,32 @@ fn play(
 /// One given order.
 pub fn one(bench: &Bench, spec: &Spec, level: &str, order: &[(usize, usize)]) -> Outcome {
     play(bench, spec, level, order, true)
+}
+
+/// An order at another level, as far as it goes there: who has to wait goes when it can.
+pub fn follow(bench: &Bench, spec: &Spec, level: &str, order: &[(usize, usize)]) -> Outcome {
+    let mut left = order.to_vec();
+    choose(bench, spec, level, &mut |can, next, _| {
+        let possible = |(actor, step): &(usize, usize)| can.contains(actor) && next[*actor] == *step;
+        let at = left.iter().position(possible)?;
+        Some(left.remove(at))
+    })
+}
+
+/// Some interleaving: `pick` says which of so many sessions goes next.
+pub fn some(
+    bench: &Bench,
+    spec: &Spec,
+    level: &str,
+    pick: &mut dyn FnMut(usize) -> usize,
+) -> Outcome {
+    choose(bench, spec, level, &mut |can, next, _| match can {
+        [] => None,
+        can => {
+            let actor = can[pick(can.len())];
+            Some((actor, next[actor]))
+        }
+    })
 }
 
 /// Every interleaving that can happen: a session that waits cannot go on.

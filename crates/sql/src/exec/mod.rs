@@ -30,6 +30,7 @@ use crate::types::{Datum, Oid};
 use inkling_storage::engine::Engine;
 use inkling_storage::heap::{self, HeapRel, ReadCx, TupleBuf, VisState};
 use inkling_storage::ids::{CommandId, RowId};
+use inkling_storage::ssi::Tag;
 use inkling_storage::txn::{Snapshot, Transaction};
 use inkling_storage::wait::WaitHandle;
 use std::cell::RefCell;
@@ -112,14 +113,27 @@ impl<'a> Store<'a> {
             command: self.command,
             state: self.visibility,
             policy: self.engine.heap.hint_policy(),
+            watch: tx.watched(),
         }
     }
 
-    /// A row version as of now, whatever the statement's snapshot.
+    /// A serializable transaction is about to read all of a table.
+    pub fn read_all(&self, h: &HeapRel) -> Result<()> {
+        let tx = self.tx.borrow();
+        match tx.watched() {
+            Some(sx) if h.watched => {
+                Ok(self.engine.txns.ssi().read(sx, Tag::Relation(h.rel))?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A row version as of now, whatever the statement's snapshot. Whoever asks has read or locked
+    /// the row before: no serializable transaction need note it.
     pub fn fetch_latest(&self, h: &HeapRel, row: RowId, buf: &mut TupleBuf) -> Result<bool> {
         let snapshot = self.tx.borrow_mut().latest_snapshot();
         let tx = self.tx.borrow();
-        let read = ReadCx { snapshot, ..self.read(&tx) };
+        let read = ReadCx { snapshot, watch: None, ..self.read(&tx) };
         Ok(heap::fetch(self.engine, &read, h, row, buf)?)
     }
 
@@ -127,7 +141,7 @@ impl<'a> Store<'a> {
     pub fn fetch_latest_hot(&self, h: &HeapRel, root: RowId, buf: &mut TupleBuf) -> Result<bool> {
         let snapshot = self.tx.borrow_mut().latest_snapshot();
         let tx = self.tx.borrow();
-        let read = ReadCx { snapshot, ..self.read(&tx) };
+        let read = ReadCx { snapshot, watch: None, ..self.read(&tx) };
         Ok(heap::fetch_hot(self.engine, &read, h, root, buf)?)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::expr::Ex;
 use super::table::{IndexExec, TableExec};
-use super::{Computed, ExecCx, Node, Reg, Step};
+use super::{Computed, ExecCx, Node, Reg, Step, Store};
 use crate::analyze::bound::system_column as system;
 use crate::error::{Result, SqlError};
 use crate::keycode;
@@ -130,6 +130,8 @@ impl SeqScan {
         if let Some(n) = self.blocks {
             return Ok(n);
         }
+        // Before the end is looked up: whoever extends the table later meets the lock.
+        cx.store()?.read_all(&self.load.table.heap)?;
         let pool = &cx.store()?.engine.pool;
         let n = pool.block_count(self.load.table.heap.rel, Fork::Main)?;
         self.page.set_ring(pool.ring_for(n));
@@ -355,7 +357,11 @@ impl IndexScan {
         loop {
             if let Some(cursor) = &mut self.state.cursor {
                 let btree = &self.load.table.indexes[self.index].btree;
-                if cursor.next_batch(engine, btree, &mut self.state.batch)? {
+                let more = {
+                    let tx = cx.store()?.tx.borrow();
+                    cursor.next_batch_watched(engine, tx.watched(), btree, &mut self.state.batch)?
+                };
+                if more {
                     cx.fx.check_interrupt()?;
                     return Ok(true);
                 }
@@ -386,8 +392,10 @@ fn start_exact(
         let Some(value) = value else { return Ok(()) };
         keycode::encode_column(&value, column.0, column.1, column.2, &mut state.key)?;
     }
-    let engine = cx.store()?.engine;
-    btree::lookup(engine, &index.btree, &state.key, &mut state.batch)?;
+    let store = cx.store()?;
+    let tx = store.tx.borrow();
+    let (sx, btree) = (tx.watched(), &index.btree);
+    btree::lookup_watched(store.engine, sx, btree, &state.key, &mut state.batch)?;
     Ok(())
 }
 
@@ -538,6 +546,23 @@ impl TidScan {
     }
 }
 
+impl TidScan {
+    fn fetch(&mut self, store: &Store<'_>, row: RowId) -> Result<bool> {
+        let heap = &self.load.table.heap;
+        let tx = store.tx.borrow();
+        let read = store.read(&tx);
+        if heap::fetch(store.engine, &read, heap, row, &mut self.buf)? {
+            return Ok(true);
+        }
+        if read.watch.is_none() {
+            return Ok(false);
+        }
+        // That nothing is there was read as well: only the table's lock speaks of that.
+        store.read_all(heap)?;
+        Ok(heap::fetch(store.engine, &read, heap, row, &mut self.buf)?)
+    }
+}
+
 impl Node for TidScan {
     fn next(&mut self, cx: &mut ExecCx<'_>) -> Result<Step> {
         if !self.started {
@@ -553,12 +578,7 @@ impl Node for TidScan {
             self.rows.reverse();
         }
         while let Some(row) = self.rows.pop() {
-            let store = cx.store()?;
-            let found = {
-                let tx = store.tx.borrow();
-                let read = store.read(&tx);
-                heap::fetch(store.engine, &read, &self.load.table.heap, row, &mut self.buf)?
-            };
+            let found = self.fetch(cx.store()?, row)?;
             let Some(t) = self.buf.tuple().filter(|_| found) else { continue };
             let base = self.buf.base();
             match cx.compute(self.load.waits, |cx| self.load.row(cx, t, row, base))? {

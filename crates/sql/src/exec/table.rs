@@ -5,7 +5,7 @@
 
 use super::expr::Ex;
 use super::{ExecCx, Reg, long};
-use crate::catalog::{IndexDef, TableDef};
+use crate::catalog::{IndexDef, Persistence, TableDef};
 use crate::error::{Result, SqlError};
 use crate::functions::FnContext;
 use crate::keycode;
@@ -65,10 +65,18 @@ impl TableExec {
         if let Some((rel, _)) = def.toast {
             heap = heap.with_toast(rel);
         }
+        // Catalogs, temporary tables and long values are nobody's dependencies (rule R1 of `ssi`).
+        let watched = def.persistence != Persistence::Temporary && !def.system;
+        if watched {
+            heap = heap.watched();
+        }
         let mut indexed = vec![false; def.columns.len()];
         let mut indexes = Vec::with_capacity(def.indexes.len());
         for index in &def.indexes {
-            let exec = IndexExec::new(index, parts(index)?);
+            let mut exec = IndexExec::new(index, parts(index)?);
+            if watched {
+                exec.btree = exec.btree.watched();
+            }
             for c in &exec.uses {
                 indexed[*c] = true;
             }

@@ -92,16 +92,14 @@ pub(super) fn isolation_name(level: IsolationLevel) -> &'static str {
     }
 }
 
-/// The engine's level for SQL's; SERIALIZABLE is refused while it would not be serializable.
-fn engine_isolation(level: SqlIsolation) -> Result<IsolationLevel> {
+/// The engine's level for SQL's.
+fn engine_isolation(level: SqlIsolation) -> IsolationLevel {
     match level {
         SqlIsolation::ReadUncommitted | SqlIsolation::ReadCommitted => {
-            Ok(IsolationLevel::ReadCommitted)
+            IsolationLevel::ReadCommitted
         }
-        SqlIsolation::RepeatableRead => Ok(IsolationLevel::RepeatableRead),
-        SqlIsolation::Serializable => {
-            Err(SqlError::unsupported("transaction isolation level SERIALIZABLE"))
-        }
+        SqlIsolation::RepeatableRead => IsolationLevel::RepeatableRead,
+        SqlIsolation::Serializable => IsolationLevel::Serializable,
     }
 }
 
@@ -137,15 +135,18 @@ impl Session {
     }
 
     fn start_transaction(&mut self, modes: TransactionModes) -> Result<()> {
-        let (isolation, read_only) = self.around.with_decoded(|d| {
+        let (isolation, read_only, deferrable) = self.around.with_decoded(|d| {
             let default = isolation_of_name(&d.default_isolation);
-            (modes.isolation.unwrap_or(default), modes.read_only.unwrap_or(d.default_read_only))
+            (
+                modes.isolation.unwrap_or(default),
+                modes.read_only.unwrap_or(d.default_read_only),
+                modes.deferrable.unwrap_or(d.default_deferrable),
+            )
         });
-        if modes.deferrable == Some(true) {
-            return Err(SqlError::unsupported("a DEFERRABLE transaction"));
-        }
-        let isolation = engine_isolation(isolation)?;
-        self.tx = Some(RefCell::new(Transaction::begin(&self.txn_session, isolation, read_only)));
+        let isolation = engine_isolation(isolation);
+        let mut tx = Transaction::begin(&self.txn_session, isolation, read_only);
+        tx.set_deferrable(deferrable);
+        self.tx = Some(RefCell::new(tx));
         self.around.read_only.set(read_only);
         self.around.sequences.begin_transaction();
         self.around.transaction_start.set(self.around.statement_start.get());
@@ -182,11 +183,19 @@ impl Session {
             ));
             return Ok(());
         };
-        if modes.deferrable == Some(true) {
-            return Err(SqlError::unsupported("a DEFERRABLE transaction"));
+        if let Some(deferrable) = modes.deferrable
+            && deferrable != tx.is_deferrable()
+        {
+            if tx.snapshot().is_some() || tx.top_xid().is_some() {
+                return Err(SqlError::new(
+                    State::ACTIVE_SQL_TRANSACTION,
+                    "SET TRANSACTION [NOT] DEFERRABLE must be called before any query",
+                ));
+            }
+            tx.set_deferrable(deferrable);
         }
         if let Some(level) = modes.isolation {
-            let level = engine_isolation(level)?;
+            let level = engine_isolation(level);
             if level != tx.isolation() {
                 if tx.snapshot().is_some() || tx.top_xid().is_some() {
                     return Err(SqlError::new(
@@ -266,7 +275,8 @@ impl Session {
             IsolationLevel::ReadCommitted => SqlIsolation::ReadCommitted,
         };
         let read_only = Some(tx.is_read_only());
-        Some(TransactionModes { isolation: Some(isolation), read_only, deferrable: None })
+        let deferrable = Some(tx.is_deferrable());
+        Some(TransactionModes { isolation: Some(isolation), read_only, deferrable })
     }
 
     fn chain(&mut self, modes: Option<TransactionModes>) -> Result<()> {

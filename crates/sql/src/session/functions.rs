@@ -91,6 +91,12 @@ fn session_call(around: &Around, name: &str, args: &[Datum]) -> Result<Option<Da
             let items = pids.into_iter().map(Datum::Int4).collect();
             crate::catalog::rows::array(Oid::INT4, items)
         }
+        "pg_safe_snapshot_blocking_pids" => {
+            let ssi = around.db.engine.txns.ssi();
+            let pids = ssi.safe_snapshot_blockers(int_arg(args, 0) as i32);
+            let items = pids.into_iter().map(Datum::Int4).collect();
+            crate::catalog::rows::array(Oid::INT4, items)
+        }
         "pg_current_wal_lsn" => Datum::Int8(around.db.engine.wal.written().raw() as i64),
         "pg_current_wal_insert_lsn" => Datum::Int8(around.db.engine.wal.inserted().raw() as i64),
         "pg_current_wal_flush_lsn" => Datum::Int8(around.db.engine.wal.flushed().raw() as i64),
@@ -317,6 +323,12 @@ impl Waits {
 }
 
 fn locks(around: &Around) -> Vec<Vec<Datum>> {
+    let mut rows = heavy_locks(around);
+    rows.extend(super::siread::locks(around));
+    rows
+}
+
+fn heavy_locks(around: &Around) -> Vec<Vec<Datum>> {
     let now = around.clock_timestamp();
     let database = Oid::POSTGRES_DATABASE.0;
     around

@@ -31,6 +31,7 @@
 //! | `functions`   | the built-ins that ask the session or the catalog                    |
 //! | `durability`  | the view of what tables promise and how that is kept                 |
 //! | `sequences`   | nextval and its kin                                                  |
+//! | `siread`      | what serializable transactions have read, for `pg_locks`             |
 //! | `waiting`     | pg_sleep, advisory locks: functions that wait, effects once          |
 //! | `inspect`     | those that show pages, maps and counters                             |
 //!
@@ -49,6 +50,7 @@ mod portal;
 mod prepared;
 mod run;
 mod sequences;
+mod siread;
 mod statement_cache;
 mod stats;
 mod temp;
@@ -359,7 +361,9 @@ impl Session {
 
     /// The snapshot for a statement that is about to run.
     fn take_statement_snapshot(&mut self) -> Result<inkling_storage::txn::Snapshot> {
-        let snapshot = self.tx_mut()?.statement_snapshot();
+        let tx = self.tx_mut()?;
+        tx.check_victim()?;
+        let snapshot = tx.statement_snapshot();
         self.note_snapshot(snapshot);
         Ok(snapshot)
     }

@@ -4,12 +4,14 @@ use super::api::{CommandTag, Progress, RowSink};
 use super::portal::{Execution, Portal};
 use super::prepared::{Bound, Prepared};
 use super::{Session, no_transaction};
+use crate::analyze::statement::Utility;
 use crate::catalog::Persistence;
 use crate::error::{Result, SqlError, State};
 use crate::exec::Step;
 use crate::exec::run::Running;
 use crate::plan::{StatementKind, StatementPlan, TableUse};
 use inkling_storage::lock::{LockMode, LockResult, LockTag, LockWait};
+use inkling_storage::wait::WaitHandle;
 use std::sync::Arc;
 
 /// What beginning a statement came to.
@@ -76,6 +78,9 @@ impl Session {
             self.check_not_failed()?;
         }
         self.revalidate(&portal.prepared)?;
+        if let Some(handle) = self.await_safe_snapshot(&portal.prepared.bound())? {
+            return Ok(Progress::Wait(handle));
+        }
         match portal.prepared.bound() {
             Bound::Empty => {
                 portal.execution = Execution::Done(CommandTag::Empty);
@@ -94,6 +99,27 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// What a READ ONLY DEFERRABLE transaction waits for before the first statement that reads; the
+    /// statement begins again after that.
+    fn await_safe_snapshot(&mut self, bound: &Bound) -> Result<Option<WaitHandle>> {
+        let reads = match bound {
+            Bound::Planned(_) => true,
+            Bound::Utility(utility) => matches!(
+                **utility,
+                Utility::Copy(_)
+                    | Utility::DeclareCursor(_)
+                    | Utility::Explain(_)
+                    | Utility::CreateTableAs(_)
+            ),
+            Bound::Empty => false,
+        };
+        if !reads {
+            return Ok(None);
+        }
+        self.ensure_transaction()?;
+        Ok(self.tx_mut()?.await_safe_snapshot())
     }
 
     /// Takes the locks on the plan's tables; plans anew when the catalog changed before they

@@ -132,10 +132,11 @@ impl Session {
             let value = if read_only { "on" } else { "off" };
             self.set_plain("default_transaction_read_only", value, false)?;
         }
-        match modes.deferrable {
-            Some(true) => Err(SqlError::unsupported("a DEFERRABLE transaction")),
-            _ => Ok(()),
+        if let Some(deferrable) = modes.deferrable {
+            let value = if deferrable { "on" } else { "off" };
+            self.set_plain("default_transaction_deferrable", value, false)?;
         }
+        Ok(())
     }
 
     fn set_plain(&mut self, name: &str, value: &str, local: bool) -> Result<()> {
@@ -181,6 +182,13 @@ impl Session {
                 let on = matches!(value.as_str(), "on" | "true" | "1" | "yes");
                 self.set_transaction(TransactionModes {
                     read_only: Some(on),
+                    ..TransactionModes::default()
+                })
+            }
+            (Some(value), "transaction_deferrable") => {
+                let on = matches!(value.as_str(), "on" | "true" | "1" | "yes");
+                self.set_transaction(TransactionModes {
+                    deferrable: Some(on),
                     ..TransactionModes::default()
                 })
             }
@@ -233,6 +241,9 @@ impl Session {
                     }
                     ("transaction_isolation", None) => {
                         self.around.with_decoded(|d| d.default_isolation.clone())
+                    }
+                    ("transaction_deferrable", Some(tx)) => {
+                        if tx.is_deferrable() { "on" } else { "off" }.to_owned()
                     }
                     ("transaction_read_only", Some(tx)) => {
                         if tx.is_read_only() { "on" } else { "off" }.to_owned()

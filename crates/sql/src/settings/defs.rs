@@ -301,7 +301,7 @@ pub static SETTINGS: &[SettingDef] = &[
     ),
     def(
         "default_transaction_deferrable",
-        ONLY_OFF,
+        Kind::Bool,
         "off",
         User,
         CLIENT,
@@ -481,6 +481,30 @@ pub static SETTINGS: &[SettingDef] = &[
         "Shows the maximum number of index keys.",
     ),
     def(
+        "max_pred_locks_per_page",
+        int(0, i32::MAX as i64, Unit::None),
+        "2",
+        Sighup,
+        LOCKS,
+        "Sets the maximum number of predicate-locked tuples per page.",
+    ),
+    def(
+        "max_pred_locks_per_relation",
+        int(i32::MIN as i64, i32::MAX as i64, Unit::None),
+        "-2",
+        Sighup,
+        LOCKS,
+        "Sets the maximum number of predicate-locked pages and tuples per relation.",
+    ),
+    def(
+        "max_pred_locks_per_transaction",
+        int(10, i32::MAX as i64, Unit::None),
+        "64",
+        Postmaster,
+        LOCKS,
+        "Sets the maximum number of predicate locks per transaction.",
+    ),
+    def(
         "max_prepared_transactions",
         int(0, 262_143, Unit::None),
         "0",
@@ -643,7 +667,7 @@ pub static SETTINGS: &[SettingDef] = &[
     ),
     def(
         "transaction_deferrable",
-        ONLY_OFF,
+        Kind::Bool,
         "off",
         User,
         CLIENT,

@@ -128,6 +128,7 @@ pub struct Decoded {
     pub statement_cache_size: usize,
     pub default_isolation: String,
     pub default_read_only: bool,
+    pub default_deferrable: bool,
     /// Messages below this level are not sent: 0 debug .. 2 notice, 3 warning, 4 error.
     pub min_message_level: u8,
 }
@@ -150,6 +151,7 @@ impl Default for Decoded {
             statement_cache_size: 64,
             default_isolation: "read committed".into(),
             default_read_only: false,
+            default_deferrable: false,
             min_message_level: 2,
         }
     }
@@ -193,6 +195,7 @@ impl Decoded {
             "maintenance_work_mem" => self.maintenance_work_mem_bytes = kilobytes(),
             "default_transaction_isolation" => self.default_isolation = value.to_owned(),
             "default_transaction_read_only" => self.default_read_only = value == "on",
+            "default_transaction_deferrable" => self.default_deferrable = value == "on",
             "client_min_messages" => {
                 self.min_message_level = match value {
                     "log" => 1,

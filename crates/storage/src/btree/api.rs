@@ -1,6 +1,7 @@
 //! The functions of this module that the layers above call.
 
 use super::descend::Tree;
+use super::watch::Watch;
 use super::{
     BtreeRel, Builder, BulkDeleteStats, Cursor, IndexBatch, InsertOutcome, Problem, UniqueCheck,
 };
@@ -8,12 +9,23 @@ use crate::buffer::Persistence;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::{Fork, RowId, Xid};
+use crate::ssi::Sx;
 use crate::txn::Transaction;
 
 impl<'e> Tree<'e> {
     #[inline]
     fn of(e: &'e Engine, rel: &'e BtreeRel, xid: Xid) -> Self {
-        Tree { pool: &e.pool, log: e.log(), rel, xid }
+        let watch = Some(Watch { txns: &e.txns, sx: None });
+        Tree { pool: &e.pool, log: e.log(), rel, xid, watch }
+    }
+
+    /// For a serializable transaction, if it is one and the index matters to such.
+    #[inline]
+    fn watched_by(mut self, sx: Option<&'e Sx>) -> Self {
+        if self.rel.watched && sx.is_some() {
+            self.watch = self.watch.map(|watch| Watch { sx, ..watch });
+        }
+        self
     }
 }
 
@@ -72,11 +84,36 @@ pub fn insert(
     Tree::of(e, rel, xid).insert(key, row, unique)
 }
 
+/// The same for a transaction that may be serializable: fails when somebody's look-up of the key
+/// makes it a victim; nothing is inserted then.
+pub fn insert_watched(
+    e: &Engine,
+    xid: Xid,
+    sx: Option<&Sx>,
+    rel: &BtreeRel,
+    key: &[u8],
+    row: RowId,
+    unique: Option<&mut dyn UniqueCheck>,
+) -> Result<InsertOutcome> {
+    Tree::of(e, rel, xid).watched_by(sx).insert(key, row, unique)
+}
+
 /// Entries with exactly this key, all of them, into `out` (emptied first). Returns whether there
 /// are any. The path of a primary-key look-up: one latch a level, no allocation once `out` has
 /// grown.
 pub fn lookup(e: &Engine, rel: &BtreeRel, key: &[u8], out: &mut IndexBatch) -> Result<bool> {
     Tree::of(e, rel, Xid::INVALID).lookup(key, out)
+}
+
+/// The same for a transaction that may be serializable.
+pub fn lookup_watched(
+    e: &Engine,
+    sx: Option<&Sx>,
+    rel: &BtreeRel,
+    key: &[u8],
+    out: &mut IndexBatch,
+) -> Result<bool> {
+    Tree::of(e, rel, Xid::INVALID).watched_by(sx).lookup(key, out)
 }
 
 /// Whether the leaf that a batch came from is as it was then. True proves that nothing was removed
@@ -91,6 +128,17 @@ impl Cursor {
     /// (emptied first). `false`: there are no more.
     pub fn next_batch(&mut self, e: &Engine, rel: &BtreeRel, out: &mut IndexBatch) -> Result<bool> {
         self.next_leaf(&Tree::of(e, rel, Xid::INVALID), out)
+    }
+
+    /// The same for a transaction that may be serializable.
+    pub fn next_batch_watched(
+        &mut self,
+        e: &Engine,
+        sx: Option<&Sx>,
+        rel: &BtreeRel,
+        out: &mut IndexBatch,
+    ) -> Result<bool> {
+        self.next_leaf(&Tree::of(e, rel, Xid::INVALID).watched_by(sx), out)
     }
 }
 

@@ -5,6 +5,7 @@
 //! right), deleted or reused (flag, generation: start again). See rules 5 to 7 of the README.
 
 use super::node::*;
+use super::watch::Watch;
 use super::{BtreeRel, edit};
 use crate::buffer::{BufferPool, ChangeLog, CriticalSection, ExclusiveGuard, ShareGuard};
 use crate::error::{Result, StorageError};
@@ -95,6 +96,8 @@ pub(super) struct Tree<'e> {
     pub log: &'e ChangeLog,
     pub rel: &'e BtreeRel,
     pub xid: Xid,
+    /// `None` in tests of the tree alone.
+    pub watch: Option<Watch<'e>>,
 }
 
 impl<'e> Tree<'e> {

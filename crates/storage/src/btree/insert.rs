@@ -67,6 +67,7 @@ impl<'e> Tree<'e> {
             if at < node.len() && self.ok(leaf.block, node.item(at))?.pos() == place {
                 return Ok(InsertOutcome::Done);
             }
+            self.watch_insert(leaf.block, key)?;
             let item = Item { key, row: place.row, child: Link::NONE };
             self.place(leaf, at, item, None, &path)?;
             if let Some((level, link)) = path.take_detour() {
@@ -240,6 +241,7 @@ impl<'e> Tree<'e> {
             }
         };
         let fresh = self.allocate()?;
+        self.carry_split(&old, page.block, fresh.page.block);
         let separator = Pos { key: &plan.key, row: plan.row };
         let mut left_ops = vec![Op::truncate(plan.kept, fresh.link(), separator)];
         if plan.new_goes_left {

@@ -54,10 +54,11 @@ mod testing;
 mod tree_tests;
 mod unlink;
 mod vacuum;
+mod watch;
 
 pub use api::{
-    build, bulk_delete, bulk_delete_paced, check, check_entries, create, create_as, insert, lookup,
-    still_current,
+    build, bulk_delete, bulk_delete_paced, check, check_entries, create, create_as, insert,
+    insert_watched, lookup, lookup_watched, still_current,
 };
 pub use build::Builder;
 pub use node::dump as dump_page;
@@ -82,6 +83,8 @@ pub struct BtreeRel {
     pub rel: RelId,
     /// How full pages are left behind by ascending inserts and by the bulk load, in percent.
     pub fillfactor: u8,
+    /// Serializable transactions note what they look up in it and check where they insert.
+    pub watched: bool,
     /// `generation << 32 | block` of the top page seen last; 0 = not yet.
     top: AtomicU64,
     top_level: AtomicU32,
@@ -94,13 +97,21 @@ impl BtreeRel {
 
     pub fn with_fillfactor(rel: RelId, fillfactor: u8) -> Self {
         let fillfactor = fillfactor.clamp(10, 100);
-        BtreeRel { rel, fillfactor, top: AtomicU64::new(0), top_level: AtomicU32::new(0) }
+        let (top, top_level) = (AtomicU64::new(0), AtomicU32::new(0));
+        BtreeRel { rel, fillfactor, watched: false, top, top_level }
+    }
+
+    /// An index whose look-ups matter to serializable transactions.
+    pub fn watched(mut self) -> Self {
+        self.watched = true;
+        self
     }
 }
 
 impl Clone for BtreeRel {
     fn clone(&self) -> Self {
-        BtreeRel::with_fillfactor(self.rel, self.fillfactor)
+        let copy = BtreeRel::with_fillfactor(self.rel, self.fillfactor);
+        BtreeRel { watched: self.watched, ..copy }
     }
 }
 

@@ -15,6 +15,7 @@ use std::ops::{Bound, Range};
 impl<'e> Tree<'e> {
     pub(super) fn lookup(&self, key: &[u8], out: &mut IndexBatch) -> Result<bool> {
         out.clear();
+        self.watch_key(key)?;
         let mut path = Path::default();
         let mut held: Held<ShareGuard<'e>> =
             self.descend(Pos::before(key), Side::At, 0, &mut path)?;
@@ -146,6 +147,7 @@ impl Cursor {
             Some(held) => held,
             None => tree.descend(self.mark.pos(), Side::At, 0, &mut Path::default())?,
         };
+        tree.watch_leaf(held.block)?;
         let node = tree.node(&held)?;
         let high = tree.ok(held.block, node.high())?;
         let start = tree.ok(held.block, node.lower_bound(self.mark.pos()))?;
@@ -173,6 +175,7 @@ impl Cursor {
             None if self.from_end => last_leaf(tree)?,
             None => tree.descend(self.mark.pos(), Side::Below, 0, &mut Path::default())?,
         };
+        tree.watch_leaf(held.block)?;
         let node = tree.node(&held)?;
         let end = match self.from_end {
             true => node.len(),

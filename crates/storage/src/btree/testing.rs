@@ -88,7 +88,7 @@ impl Fixture {
     }
 
     pub fn tree(&self) -> Tree<'_> {
-        Tree { pool: &self.pool, log: &self.log, rel: &self.rel, xid: Xid::new(7) }
+        Tree { pool: &self.pool, log: &self.log, rel: &self.rel, xid: Xid::new(7), watch: None }
     }
 
     pub fn insert(&self, key: &[u8], row: u64) {

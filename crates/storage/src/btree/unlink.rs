@@ -153,6 +153,9 @@ impl<'e> Tree<'e> {
         let parent_ops = [Op::Child { at: at as u16, child: top_right }, Op::Remove(&gone)];
         self.rehearse(parent.block, &parent.guard, &parent_ops)?;
 
+        if let Some(leaf) = seized.first() {
+            self.carry_unlinked(leaf.page.block, leaf.right_link.block);
+        }
         let mut cs: CriticalSection<'e> = self.section(3 * seized.len() + 2)?;
         for Seized { left, page, right, right_link, .. } in seized {
             let left_block = left.as_ref().map_or(0, |l| l.block);

@@ -41,6 +41,7 @@ mod update;
 mod vacuum;
 pub mod visibility;
 pub mod vmap;
+mod watch;
 mod write;
 mod write_back;
 
@@ -89,15 +90,23 @@ pub struct HeapRel {
     pub toast: Option<RelId>,
     /// Percentage of a page that inserts may fill; the rest is for updates.
     pub fillfactor: u8,
+    /// Serializable transactions note what they read of it and check what they write.
+    pub watched: bool,
 }
 
 impl HeapRel {
     pub const fn new(rel: RelId) -> Self {
-        HeapRel { rel, toast: None, fillfactor: 100 }
+        HeapRel { rel, toast: None, fillfactor: 100, watched: false }
     }
 
     pub const fn with_toast(mut self, toast: RelId) -> Self {
         self.toast = Some(toast);
+        self
+    }
+
+    /// A table whose reads matter to serializable transactions.
+    pub const fn watched(mut self) -> Self {
+        self.watched = true;
         self
     }
 

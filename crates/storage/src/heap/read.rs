@@ -31,6 +31,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::{BlockNo, CommandId, Lsn, PageId, RowId, SlotNo, Xid};
 use crate::page::Page;
+use crate::ssi::Sx;
 use crate::txn::{Snapshot, Transaction};
 use smallvec::SmallVec;
 
@@ -44,13 +45,21 @@ pub struct ReadCx<'a> {
     /// The session's cache and counters.
     pub state: &'a VisState,
     pub policy: HintPolicy,
+    /// Set: what is read of a watched table is noted (rules R2-R5 of `ssi`).
+    pub watch: Option<&'a Sx>,
 }
 
 impl<'a> ReadCx<'a> {
     /// Reads as the current command of `tx`, with the engine's hint policy.
     pub fn new(e: &Engine, tx: &'a Transaction, snapshot: Snapshot, state: &'a VisState) -> Self {
         let policy = e.heap.hint_policy();
-        ReadCx { snapshot, tx, command: tx.command_id(), state, policy }
+        ReadCx { snapshot, tx, command: tx.command_id(), state, policy, watch: None }
+    }
+
+    /// Who watches the reading of `h`.
+    #[inline]
+    fn watch_of(&self, h: &HeapRel) -> Option<&'a Sx> {
+        if h.watched { self.watch } else { None }
     }
 
     pub(super) fn judge(&self, e: &'a Engine) -> Judge<'a> {
@@ -139,7 +148,13 @@ pub fn fetch(
     let Some(page) = share(pin)? else { return Ok(false) };
     let Some(t) = tuple_of(&page, page.id(), row.slot)? else { return Ok(false) };
     let mut notes = Notes::default();
-    let visible = sees(&cx.judge(e), cx, &page, row.slot, &t, &mut notes);
+    let judge = cx.judge(e);
+    let visible = sees(&judge, cx, &page, row.slot, &t, &mut notes);
+    if let Some(sx) = cx.watch_of(h) {
+        let writer = judge.beyond(&cx.snapshot, &t, page.base());
+        let read = visible.then_some((h.rel, row));
+        e.txns.ssi().read_versions(&e.txns, sx, read, writer.as_slice())?;
+    }
     if visible {
         out.set(row, page.base(), t.bytes());
     }
@@ -200,13 +215,22 @@ pub fn fetch_hot(
     let judge = cx.judge(e);
     let base = page.base();
     let mut notes = Notes::default();
+    let watch = cx.watch_of(h);
+    let mut writers: SmallVec<[Xid; 4]> = SmallVec::new();
     let found = walk_chain(&page, page.id(), root.slot, |slot, t| {
         let visible = sees(&judge, cx, &page, slot, t, &mut notes);
+        if watch.is_some() {
+            writers.extend(judge.beyond(&cx.snapshot, t, base));
+        }
         if visible {
             out.set(RowId::new(root.block, slot), base, t.bytes());
         }
         visible
     })?;
+    if let Some(sx) = watch {
+        let read = found.then(|| (h.rel, out.row()));
+        e.txns.ssi().read_versions(&e.txns, sx, read, &writers)?;
+    }
     if !found {
         out.all_dead = chain_is_dead(e, &page, root.slot)?;
     }
@@ -246,6 +270,11 @@ pub fn unique_verdict(
     let judge = judge(e, tx, &state);
     let base = page.base();
     let mut answer = UniqueVerdict::Dead;
+    if h.watched
+        && let Some(sx) = tx.watched()
+    {
+        watch_unique(e, tx, sx, &judge, h, root, &page)?;
+    }
     walk_chain(&page, page.id(), root.slot, |slot, t| {
         match judge.dirty(t, base, page.frame().hint(slot)) {
             Dirty::There => answer = UniqueVerdict::Conflict,
@@ -260,6 +289,49 @@ pub fn unique_verdict(
     Ok(answer)
 }
 
+/// What a unique check of a serializable transaction reads, and what it sees beyond its snapshot
+/// (rule R6 of `ssi`).
+#[cold]
+fn watch_unique(
+    e: &Engine,
+    tx: &Transaction,
+    sx: &Sx,
+    judge: &Judge<'_>,
+    h: &HeapRel,
+    root: RowId,
+    page: &ShareGuard<'_>,
+) -> Result<()> {
+    let Some(snapshot) = tx.snapshot() else { return Ok(()) };
+    let (ssi, base) = (e.txns.ssi(), page.base());
+    let mut seen = Ok(());
+    walk_chain(page, page.id(), root.slot, |slot, t| {
+        let row = RowId::new(root.block, slot);
+        seen = match (judge.dirty(t, base, page.frame().hint(slot)), judge.beyond(&snapshot, t, base)) {
+            (Dirty::WaitFor(_), _) | (Dirty::Gone, None) => Ok(()),
+            (Dirty::There, None) => ssi.read_versions(&e.txns, sx, Some((h.rel, row)), &[]),
+            (Dirty::There | Dirty::Gone, Some(xid)) => ssi.observe(&e.txns, sx, xid),
+        };
+        seen.is_err()
+    })?;
+    seen
+}
+
+/// Notes whose changes of a page a serializable reader does not see.
+#[cold]
+fn watch_page(e: &Engine, cx: &ReadCx<'_>, sx: &Sx, page: &Page) -> Result<()> {
+    let judge = cx.judge(e);
+    let mut writers: SmallVec<[Xid; 8]> = SmallVec::new();
+    for (_, line) in page::lines(page).filter(|(_, l)| l.state() == LineState::Normal) {
+        let Some(t) = page::tuple_at(page, line) else { continue };
+        if let Some(xid) = judge.beyond(&cx.snapshot, &t, page.base())
+            && !writers.contains(&xid)
+        {
+            writers.push(xid);
+        }
+    }
+    e.txns.ssi().read_versions(&e.txns, sx, None, &writers)
+}
+
 /// Copies a page and lists the tuples on it that the snapshot sees, in line pointer order.
 pub fn scan_page(
     e: &Engine,
@@ -272,7 +344,13 @@ pub fn scan_page(
     out.block = block;
     let Some(pin) = pin_scanned(e, h, block, out.ring.as_mut())? else { return Ok(()) };
     let Some(page) = share(pin)? else { return Ok(()) };
+    let mut watched = Ok(());
     page_visibility::decide(e, cx, page, |page, visible| {
+        if let Some(sx) = cx.watch_of(h)
+            && !matches!(visible, Visible::All)
+        {
+            watched = watch_page(e, cx, sx, page);
+        }
         match visible {
             Visible::All => list_all(page, &mut out.items),
             Visible::None => {}
@@ -281,7 +359,7 @@ pub fn scan_page(
         copy_page(page, &mut out.page, out.items.is_empty());
         out.items.len()
     })?;
-    Ok(())
+    watched
 }
 
 /// How many tuples of a page the snapshot sees. Nothing is copied: `scan` only lends its ring.
@@ -294,7 +372,16 @@ pub fn count_page(
 ) -> Result<usize> {
     let Some(pin) = pin_scanned(e, h, block, scan.ring.as_mut())? else { return Ok(0) };
     let Some(page) = share(pin)? else { return Ok(0) };
-    page_visibility::decide(e, cx, page, |page, visible| visible.count(page))
+    let mut watched = Ok(());
+    let count = page_visibility::decide(e, cx, page, |page, visible| {
+        if let Some(sx) = cx.watch_of(h)
+            && !matches!(visible, Visible::All)
+        {
+            watched = watch_page(e, cx, sx, page);
+        }
+        visible.count(page)
+    })?;
+    watched.map(|()| count)
 }
 
 /// How many tuples a page has, whoever may see them: [`count_page`] without visibility, for

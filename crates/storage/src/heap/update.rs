@@ -23,6 +23,7 @@ use super::write::{
     target, xid_offset,
 };
 use super::{HeapRel, RowLock, TupleResult};
+use super::watch::check_change;
 use crate::buffer::{CriticalSection, ExclusiveGuard};
 use crate::engine::Engine;
 use crate::error::{Result, StorageError};
@@ -152,6 +153,7 @@ pub fn delete(
         TupleResult::Ok(writable) => writable,
         other => return Ok(other.map(|_| ())),
     };
+    check_change(e, tx, h, row)?;
     guard = make_expressible(e, guard, xid)?;
     let death = death(tx, &guard, xid, &writable, true)?;
     keep_locks(e, h, row, &writable, None)?;
@@ -247,6 +249,7 @@ fn update_here<'e>(
     let Change { body, opts, prune } = change;
     let xid = tx.xid(e)?;
     let Latched { guard, vm } = at;
+    check_change(e, tx, h, old)?;
     let death = death(tx, &guard, xid, writable, opts.key_change)?;
     let next = prune.is_none().then(|| RowId::new(old.block, page::free_slot(&guard)));
     keep_locks(e, h, old, writable, next)?;
@@ -322,6 +325,7 @@ fn update_elsewhere(
         TupleResult::Ok(writable) => writable,
         other => return Ok(Some(other.map(|_| unreachable!("only Ok carries a value")))),
     };
+    check_change(e, tx, h, old)?;
     let death = death(tx, &from.guard, xid, &writable, opts.key_change)?;
     let slot = if to.fresh { SlotNo::FIRST } else { page::free_slot(&to.at.guard) };
     let new = RowId::new(to.at.guard.id().block, slot);

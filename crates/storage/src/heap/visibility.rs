@@ -157,6 +157,13 @@ pub enum Fate {
     DeleteInProgress(Xid),
 }
 
+/// Whether a transaction's work lies beyond a snapshot.
+enum Beyond {
+    Yes(Xid),
+    No,
+    Void,
+}
+
 /// One side of a tuple: what became of xmin, or of xmax.
 #[derive(Clone, Copy)]
 enum Side {
@@ -367,6 +374,41 @@ impl<'a> Judge<'a> {
                 }
                 still(learned, Lsn::INVALID, level)
             }
+        }
+    }
+
+    /// Whose work on this tuple the snapshot does not see: its inserter, if that runs or committed
+    /// later; else its deleter, if that does. `None`: there is nothing of that kind, or it is one's
+    /// own, or void.
+    pub(super) fn beyond(&self, snapshot: &Snapshot, t: &TupleRef<'_>, base: u64) -> Option<Xid> {
+        let born = match t.xmin_offset() {
+            OFFSET_FROZEN => true,
+            OFFSET_INVALID => return None,
+            offset => match self.is_beyond(snapshot, page::xid_at(base, offset)) {
+                Beyond::Yes(xid) => return Some(xid),
+                Beyond::No => true,
+                Beyond::Void => false,
+            },
+        };
+        if !born || t.xmax_offset() == OFFSET_INVALID || t.is_lock_only() {
+            return None;
+        }
+        match self.is_beyond(snapshot, page::xid_at(base, t.xmax_offset())) {
+            Beyond::Yes(xid) => Some(xid),
+            Beyond::No | Beyond::Void => None,
+        }
+    }
+
+    fn is_beyond(&self, snapshot: &Snapshot, xid: Xid) -> Beyond {
+        match self.tx.is_own(xid) {
+            OwnXid::Live => return Beyond::No,
+            OwnXid::RolledBack => return Beyond::Void,
+            OwnXid::NotOwn => {}
+        }
+        match self.fate(xid, snapshot.floor).0 {
+            XidStatus::Aborted => Beyond::Void,
+            XidStatus::Committed(stamp) if snapshot.covers(stamp) => Beyond::No,
+            XidStatus::Committed(_) | XidStatus::InProgress => Beyond::Yes(xid),
         }
     }
 

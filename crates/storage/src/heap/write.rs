@@ -16,6 +16,7 @@ use super::space::RelSpace;
 use super::tuple::TupleBody;
 use super::visibility::{Judge, VisState};
 use super::vmap::{self, VmOp};
+use super::watch::check_insert;
 use super::{HeapRel, InsertOpts, MAX_TUPLE};
 use crate::buffer::{CriticalSection, ExclusiveGuard, OpError, PageOp, PinGuard, ScanRing};
 use crate::engine::Engine;
@@ -346,6 +347,7 @@ pub fn insert(
     let space = e.heap.space(h.rel);
     let Target { at: Latched { mut guard, vm }, fresh } =
         target(e, h, &space, page::aligned(body.stored_len()), None)?;
+    check_insert(e, tx, h)?;
     if !fresh {
         guard = make_expressible(e, guard, xid)?;
     }
@@ -421,6 +423,7 @@ pub fn insert_many(
     while let Some(first) = rest.first() {
         let Target { at: Latched { mut guard, vm }, fresh } =
             target(e, h, &space, page::aligned(first.stored_len()), None)?;
+        check_insert(e, tx, h)?;
         if !fresh {
             guard = make_expressible(e, guard, xid)?;
         }

@@ -30,6 +30,7 @@ use super::status::{CommitStamp, XidStatus};
 use super::window::{Found, StatusWindow, WindowChunk};
 use crate::error::{Result, StorageError};
 use crate::ids::{Lsn, Xid};
+use crate::ssi::{Order, Ssi};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use std::collections::BTreeSet;
@@ -83,6 +84,15 @@ struct Shared {
     floor_moving: Mutex<()>,
     /// The flushed position that this module heard of last.
     flushed: AtomicU64,
+    /// The reads and dependencies of the serializable ones.
+    ssi: Ssi,
+}
+
+/// Commits stand in the order of their positions.
+impl Order for TxnManager {
+    fn committed_at(&self, xid: Xid) -> Option<Lsn> {
+        self.status(xid).commit().map(|stamp| stamp.lsn())
+    }
 }
 
 impl TxnManager {
@@ -126,6 +136,7 @@ impl TxnManager {
             commit: Line(Mutex::new(())),
             floor_moving: Mutex::new(()),
             flushed: AtomicU64::new(end.raw()),
+            ssi: Ssi::new(),
         })))
     }
 
@@ -412,6 +423,12 @@ impl TxnManager {
     /// Whether [`Self::truncate_clog`] would find it late enough. Once true, always true.
     pub fn may_truncate_clog(&self, oldest: Xid, resolved_at: Lsn) -> bool {
         oldest <= self.oldest_unsettled() && self.horizon() >= resolved_at
+    }
+
+    /// What serializable transactions have read, and who depends on whom.
+    #[inline]
+    pub fn ssi(&self) -> &Ssi {
+        &self.0.ssi
     }
 
     /// The two durable bits per xid.

@@ -33,6 +33,7 @@ use super::snapshot::Snapshot;
 use crate::error::{Result, StorageError};
 use crate::ids::{CommandId, Lsn, RelId, Xid};
 use crate::lock::LockOwner;
+use crate::ssi::{Safety, Sx};
 use crate::sync::Arc;
 use crate::wait::WaitHandle;
 use smallvec::SmallVec;
@@ -145,6 +146,11 @@ pub struct Transaction {
     dropped_temporary: Vec<PendingRel>,
     written: Written,
     undurable_seen: Cell<Lsn>,
+    deferrable: bool,
+    /// While it is SERIALIZABLE, has a snapshot, and the snapshot is not known to be safe.
+    watched: Option<Sx>,
+    /// DEFERRABLE, and nothing was read yet with the snapshot that there is.
+    awaits_safe: bool,
     ended: bool,
 }
 
@@ -168,6 +174,9 @@ impl Transaction {
             dropped_temporary: Vec::new(),
             written: Written::new(),
             undurable_seen: Cell::new(Lsn::INVALID),
+            deferrable: false,
+            watched: None,
+            awaits_safe: false,
             ended: false,
         }
     }
@@ -198,6 +207,15 @@ impl Transaction {
         self.read_only = read_only;
     }
 
+    pub fn is_deferrable(&self) -> bool {
+        self.deferrable
+    }
+
+    /// Before the first statement only: READ ONLY and SERIALIZABLE, it waits for a safe snapshot.
+    pub fn set_deferrable(&mut self, deferrable: bool) {
+        self.deferrable = deferrable;
+    }
+
     // --- xids ---
 
     /// The xid to write under: the current level's, taken now if need be.
@@ -219,6 +237,9 @@ impl Transaction {
             let xid = host.txns().assign_xid(parent)?;
             self.levels[depth].xid = Some(xid);
             self.session.owner.hold_xid(xid, depth == 0);
+            if let Some(sx) = &self.watched {
+                self.session.txns.ssi().note_xid(sx, xid);
+            }
             if depth == 0 {
                 self.own_from = xid.raw();
             } else {
@@ -302,8 +323,65 @@ impl Transaction {
     pub fn statement_snapshot(&mut self) -> Snapshot {
         match self.snapshots.current() {
             Some(snapshot) if self.isolation.keeps_snapshot() => snapshot,
+            None if self.isolation == IsolationLevel::Serializable => self.watched_snapshot(),
             _ => self.snapshots.renew(&self.session),
         }
+    }
+
+    /// The snapshot of a serializable transaction, taken together with its entry among those that
+    /// are watched.
+    #[cold]
+    fn watched_snapshot(&mut self) -> Snapshot {
+        let (session, snapshots) = (&self.session, &mut self.snapshots);
+        let top = self.levels.first().and_then(|level| level.xid);
+        let xids: Vec<Xid> = top.into_iter().chain(self.sub_xids.iter().map(|s| s.xid)).collect();
+        let pid = session.owner.pid();
+        let take = || snapshots.renew(session).s;
+        let (ssi, order) = (session.txns.ssi(), &session.txns);
+        self.watched = ssi.begin(order, pid, self.read_only, &xids, take);
+        self.snapshots.current().expect("just taken")
+    }
+
+    /// What a SERIALIZABLE READ ONLY DEFERRABLE transaction has to wait for before its first
+    /// statement: to be asked again after the wait, until there is nothing more.
+    pub fn await_safe_snapshot(&mut self) -> Option<WaitHandle> {
+        if !self.deferrable || self.isolation != IsolationLevel::Serializable || !self.read_only {
+            return None;
+        }
+        self.awaits_safe |= self.snapshots.current().is_none();
+        while self.awaits_safe {
+            self.statement_snapshot();
+            let Some(sx) = &self.watched else {
+                self.awaits_safe = false;
+                break;
+            };
+            match self.session.txns.ssi().safety(sx) {
+                Safety::Safe => self.watched = None,
+                Safety::Wait(handle) => return Some(handle),
+                Safety::Unsafe => {
+                    self.session.txns.ssi().abort(&self.session.txns, sx);
+                    self.watched = None;
+                    self.snapshots.clear(&self.session);
+                }
+            }
+        }
+        None
+    }
+
+    /// Who locks what it reads and checks what it writes: a SERIALIZABLE transaction, unless its
+    /// snapshot is safe.
+    #[inline]
+    pub fn watched(&self) -> Option<&Sx> {
+        match &self.watched {
+            None => None,
+            Some(sx) => (!sx.is_safe()).then_some(sx),
+        }
+    }
+
+    /// Fails when a serializable transaction has become a victim.
+    #[inline]
+    pub fn check_victim(&self) -> Result<()> {
+        self.watched.as_ref().map_or(Ok(()), Sx::check)
     }
 
     /// The snapshot of the current statement, or of the transaction.
@@ -535,8 +613,15 @@ impl Transaction {
     /// Commits. On return everything is visible and unlocked; `CommitOutcome::wait` says when the
     /// client may be told. On an error the transaction has been aborted.
     pub fn commit(mut self, host: &impl TxnHost, mode: CommitMode) -> Result<CommitOutcome> {
+        if let Some(sx) = &self.watched
+            && let Err(error) = self.session.txns.ssi().prepare(&self.session.txns, sx)
+        {
+            self.abort_now(host);
+            return Err(error);
+        }
         let Some(top) = self.top_xid() else {
             let wait = self.answer_wait(host.txn_log());
+            self.watched_committed(Lsn::INVALID);
             self.finish(&[]);
             let (unlinks, written) = Default::default();
             return Ok(CommitOutcome { lsn: None, wait, unlinks, written });
@@ -554,6 +639,7 @@ impl Transaction {
                 return Err(error);
             }
         };
+        self.watched_committed(lsn);
         host.published();
         let wait = if sync {
             log.ask_flush(lsn)
@@ -595,9 +681,19 @@ impl Transaction {
         }
     }
 
+    /// A serializable transaction is committed; its snapshot is still announced.
+    fn watched_committed(&mut self, lsn: Lsn) {
+        if let Some(sx) = self.watched.take() {
+            self.session.txns.ssi().commit(&self.session.txns, &sx, lsn);
+        }
+    }
+
     /// After the fate is published: wakes waiters, gives up locks and snapshots.
     fn finish(&mut self, children: &[Xid]) {
         let session = &self.session;
+        if let Some(sx) = self.watched.take() {
+            session.txns.ssi().abort(&session.txns, &sx);
+        }
         if let Some(top) = self.top_xid() {
             session.owner.drop_xids(!self.sub_xids.is_empty());
             session.locks.xids_ended(children.iter().copied().chain([top]));

@@ -189,6 +189,7 @@ fn drop_relation(
     also: &[Oid],
 ) -> Result<()> {
     let noun = noun_of(table.kind);
+    super::readers::check_readers(cx, table)?;
     let blocked = dependents(cx, table.oid)?.iter().any(|v| !also.contains(&v.oid));
     if blocked {
         check_dependents(cx, table.oid, &table.name, noun, cascade)?;
@@ -264,6 +265,10 @@ pub fn drop_index(cx: &mut DdlContext<'_>, index: &IndexDef) -> Result<()> {
         r.get_oid("objoid") == oid && r.get_oid("classoid") == Oid::PG_CLASS
     })?;
     cx.engine.drop_rel_at_commit(cx.tx, index.rel)?;
+    // Who looked into it has read the table: no writer passes by the index any more.
+    if let Some(table) = cx.catalog.tables.get(&index.table) {
+        cx.engine.txns.ssi().carry_relation(index.rel, table.rel);
+    }
     Ok(())
 }
 

@@ -19,6 +19,7 @@ mod drop;
 mod index;
 mod misc;
 mod persistence;
+mod readers;
 mod sequence;
 mod truncate;
 

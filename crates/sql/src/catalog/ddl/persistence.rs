@@ -66,7 +66,8 @@ pub fn set_persistence(cx: &mut DdlContext<'_>, table: &TableDef, to: Persistenc
     if table.persistence == to {
         return Ok(());
     }
-    change(cx, table.oid, table.rel, to, Contents::Rows)?;
+    let new = change(cx, table.oid, table.rel, to, Contents::Rows)?;
+    super::readers::carry_readers(cx, table, new);
     if let Some((toast, _)) = table.toast {
         let found = cx.find(Oid::PG_CLASS, |r| r.get_oid("relfilenode") == Oid(toast.raw()))?;
         if let Some((_, row)) = found.first() {
@@ -89,7 +90,7 @@ fn change(
     old: RelId,
     to: Persistence,
     contents: Contents,
-) -> Result<()> {
+) -> Result<RelId> {
     let new = cx.engine.create_rel(cx.tx, super::storage_persistence(to))?;
     if contents == Contents::Index && to == Persistence::Unlogged {
         // What it restarts from; the copy goes over it.
@@ -111,5 +112,6 @@ fn change(
         row.put("relfilenode", Datum::Oid(new.raw()));
         row.put("relpersistence", Datum::Char(super::persistence_char(to) as u8));
     })?;
-    Ok(cx.engine.drop_rel_at_commit(cx.tx, old)?)
+    cx.engine.drop_rel_at_commit(cx.tx, old)?;
+    Ok(new)
 }

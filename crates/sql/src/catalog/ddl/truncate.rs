@@ -32,7 +32,9 @@ pub fn truncate(cx: &mut DdlContext<'_>, statement: &Truncate) -> Result<()> {
 }
 
 fn truncate_table(cx: &mut DdlContext<'_>, table: &Arc<TableDef>) -> Result<()> {
-    replace_files(cx, table.persistence, table.oid, table.rel)?;
+    super::readers::check_readers(cx, table)?;
+    let new = replace_files(cx, table.persistence, table.oid, table.rel)?;
+    super::readers::carry_readers(cx, table, new);
     if let Some((toast, _)) = table.toast {
         let found = cx.find(Oid::PG_CLASS, |r| r.get_oid("relfilenode") == Oid(toast.raw()))?;
         if let Some((_, row)) = found.first() {

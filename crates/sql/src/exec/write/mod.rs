@@ -250,7 +250,8 @@ impl IndexWork {
             }
             let counts =
                 index.def.unique && unique(self.next) && (!null || index.def.nulls_not_distinct);
-            match add_entry(store, table, self.next, key, self.row, counts)? {
+            let new_key = unique(self.next);
+            match add_entry(store, table, self.next, key, self.row, (counts, new_key))? {
                 InsertOutcome::Done => self.next += 1,
                 InsertOutcome::Duplicate(_) => return Ok(Entries::Duplicate(self.next)),
                 InsertOutcome::WaitFor(xid) => {
@@ -264,14 +265,15 @@ impl IndexWork {
     }
 }
 
-/// Adds one entry to an index.
+/// Adds one entry to an index. `unique`: it may meet a duplicate; `new_key`: the row had another
+/// key in it, or none.
 fn add_entry(
     store: &Store<'_>,
     table: &TableExec,
     index: usize,
     key: &[u8],
     row: RowId,
-    unique: bool,
+    (unique, new_key): (bool, bool),
 ) -> Result<InsertOutcome> {
     let engine = store.engine;
     let xid = store.tx.borrow_mut().xid(engine)?;
@@ -279,7 +281,9 @@ fn add_entry(
     let tx = store.tx.borrow();
     let mut check = |other: RowId| heap::unique_verdict(engine, &tx, &table.heap, other);
     let check: Option<&mut dyn btree::UniqueCheck> = if unique { Some(&mut check) } else { None };
-    Ok(btree::insert(engine, xid, btree, key, row, check)?)
+    // Who looked for this key and saw the row with it has the row.
+    let sx = if new_key { tx.watched() } else { None };
+    Ok(btree::insert_watched(engine, xid, sx, btree, key, row, check)?)
 }
 
 /// What a row is locked for, as the heap and the queue have it.
