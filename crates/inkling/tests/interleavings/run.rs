@@ -392,7 +392,8 @@ pub fn one(bench: &Bench, spec: &Spec, level: &str, order: &[(usize, usize)]) ->
 pub fn follow(bench: &Bench, spec: &Spec, level: &str, order: &[(usize, usize)]) -> Outcome {
     let mut left = order.to_vec();
     choose(bench, spec, level, &mut |can, next, _| {
-        let possible = |(actor, step): &(usize, usize)| can.contains(actor) && next[*actor] == *step;
+        let possible =
+            |(actor, step): &(usize, usize)| can.contains(actor) && next[*actor] == *step;
         let at = left.iter().position(possible)?;
         Some(left.remove(at))
     })

@@ -121,9 +121,7 @@ impl<'a> Store<'a> {
     pub fn read_all(&self, h: &HeapRel) -> Result<()> {
         let tx = self.tx.borrow();
         match tx.watched() {
-            Some(sx) if h.watched => {
-                Ok(self.engine.txns.ssi().read(sx, Tag::Relation(h.rel))?)
-            }
+            Some(sx) if h.watched => Ok(self.engine.txns.ssi().read(sx, Tag::Relation(h.rel))?),
             _ => Ok(()),
         }
     }

@@ -306,11 +306,13 @@ fn watch_unique(
     let mut seen = Ok(());
     walk_chain(page, page.id(), root.slot, |slot, t| {
         let row = RowId::new(root.block, slot);
-        seen = match (judge.dirty(t, base, page.frame().hint(slot)), judge.beyond(&snapshot, t, base)) {
-            (Dirty::WaitFor(_), _) | (Dirty::Gone, None) => Ok(()),
-            (Dirty::There, None) => ssi.read_versions(&e.txns, sx, Some((h.rel, row)), &[]),
-            (Dirty::There | Dirty::Gone, Some(xid)) => ssi.observe(&e.txns, sx, xid),
-        };
+        seen =
+            match (judge.dirty(t, base, page.frame().hint(slot)), judge.beyond(&snapshot, t, base))
+            {
+                (Dirty::WaitFor(_), _) | (Dirty::Gone, None) => Ok(()),
+                (Dirty::There, None) => ssi.read_versions(&e.txns, sx, Some((h.rel, row)), &[]),
+                (Dirty::There | Dirty::Gone, Some(xid)) => ssi.observe(&e.txns, sx, xid),
+            };
         seen.is_err()
     })?;
     seen

@@ -18,12 +18,12 @@ use super::prune::{add_prune, make_expressible, plan_for_room, prune_as_planned,
 use super::state::HeapCounters;
 use super::tuple::{TupleBody, TupleRef};
 use super::visibility::{VisState, held_strength};
+use super::watch::check_change;
 use super::write::{
     Latched, Target, VmClear, admit, apply, check_body, check_class, judge, latch, pin_block,
     target, xid_offset,
 };
 use super::{HeapRel, RowLock, TupleResult};
-use super::watch::check_change;
 use crate::buffer::{CriticalSection, ExclusiveGuard};
 use crate::engine::Engine;
 use crate::error::{Result, StorageError};

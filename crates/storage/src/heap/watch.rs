@@ -15,9 +15,7 @@ use crate::txn::Transaction;
 #[inline]
 pub(super) fn check_insert(e: &Engine, tx: &Transaction, h: &HeapRel) -> Result<()> {
     match tx.watched() {
-        Some(sx) if h.watched => {
-            e.txns.ssi().write(&e.txns, sx, &[Tag::Relation(h.rel)], None)
-        }
+        Some(sx) if h.watched => e.txns.ssi().write(&e.txns, sx, &[Tag::Relation(h.rel)], None),
         _ => Ok(()),
     }
 }
@@ -27,8 +25,7 @@ pub(super) fn check_insert(e: &Engine, tx: &Transaction, h: &HeapRel) -> Result<
 pub(super) fn check_change(e: &Engine, tx: &Transaction, h: &HeapRel, row: RowId) -> Result<()> {
     match tx.watched() {
         Some(sx) if h.watched => {
-            let tags =
-                [Tag::Tuple(h.rel, row), Tag::Page(h.rel, row.block), Tag::Relation(h.rel)];
+            let tags = [Tag::Tuple(h.rel, row), Tag::Page(h.rel, row.block), Tag::Relation(h.rel)];
             // Inside a savepoint the write may be undone, and the read would be forgotten.
             let own = (tx.depth() == 1).then_some((h.rel, row));
             e.txns.ssi().write(&e.txns, sx, &tags, own)

@@ -63,7 +63,8 @@ impl State {
             lsn => Place::At(lsn),
         };
         let outs = xact.outs.iter().filter_map(|id| self.xacts.get(id));
-        outs.filter(|out| !out.is_doomed()).fold(known, |first, out| first.earlier(out.place(order)))
+        outs.filter(|out| !out.is_doomed())
+            .fold(known, |first, out| first.earlier(out.place(order)))
     }
 
     /// Whether some Tin makes `pivot -> out` dangerous. Tout's place is looked up last: what is

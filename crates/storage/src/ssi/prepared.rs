@@ -74,10 +74,7 @@ fn read_tag(from: &mut &[u8]) -> Option<Tag> {
     Some(match kind {
         0 => Tag::Relation(rel),
         1 => Tag::Page(rel, u32::try_from(what).ok()?),
-        2 => Tag::Tuple(
-            rel,
-            RowId::new(u32::try_from(what >> 16).ok()?, SlotNo::new(what as u16)),
-        ),
+        2 => Tag::Tuple(rel, RowId::new(u32::try_from(what >> 16).ok()?, SlotNo::new(what as u16))),
         3 => Tag::Key(rel, what),
         _ => return None,
     })
