@@ -241,8 +241,8 @@ impl Ssi {
         Ok(self.with(|state| state.prepare(sx.0.id, order))?)
     }
 
-    /// The prepared transaction is published at `lsn` (whatever that is if it wrote nothing). Called
-    /// while its snapshot is still announced.
+    /// The prepared transaction is published at `lsn` (any, if it wrote nothing). Called while its
+    /// snapshot is still announced.
     pub fn commit(&self, order: &impl Order, sx: &Sx, lsn: Lsn) {
         self.with(|state| state.commit(sx.0.id, lsn, order));
     }
