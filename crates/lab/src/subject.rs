@@ -48,6 +48,11 @@ impl Subject {
         Ok(Some(Subject { name: POSTGRESQL.to_owned(), kind }))
     }
 
+    /// Inkling as it comes, and PostgreSQL, if the run has one.
+    pub fn both(params: &Params) -> Result<Vec<Subject>, LabError> {
+        Ok(std::iter::once(Subject::inkling()).chain(Subject::postgresql(params)?).collect())
+    }
+
     /// Inkling under every policy, the default first, then PostgreSQL.
     pub fn every_policy(params: &Params) -> Result<Vec<Subject>, LabError> {
         let ours = POLICIES.iter().map(|p| Subject::policy(p));

@@ -20,12 +20,11 @@
 //!
 //! `REWRITE=1 cargo test -p inkling-sql --test answers` writes what came out; the diff is reviewed.
 
+mod common;
+
 use inkling_sql::error::{Result, SqlError};
 use inkling_sql::functions::FnContext;
-use inkling_sql::session::ColumnDesc;
-use inkling_sql::session::{
-    CopyInfo, Database, Prepared, Progress, RowSink, Session, SessionParams,
-};
+use inkling_sql::session::{ColumnDesc, CopyInfo, Database, Prepared, Progress, RowSink, Session};
 use inkling_sql::settings::ServerSettings;
 use inkling_sql::types::{self, Datum, TypeRef};
 use inkling_storage::engine::{Engine, EngineOptions};
@@ -88,13 +87,7 @@ struct Client {
 
 impl Client {
     fn new(db: &Arc<Database>, pid: i32) -> Client {
-        let params = SessionParams {
-            user: "postgres".into(),
-            database: "postgres".into(),
-            pid,
-            ..SessionParams::default()
-        };
-        let session = Session::new(db, params).expect("a session");
+        let session = common::session(db, pid);
         Client { session, blocked: false, sink: Lines::default() }
     }
 

@@ -4,11 +4,12 @@
 //! test says so. What nobody asks to be flushed is not; so a commit was synchronous if the log is
 //! durable when its client is answered.
 
+mod common;
+
+use common::Each;
 use inkling_sql::error::Result;
 use inkling_sql::functions::FnContext;
-use inkling_sql::session::{
-    ColumnDesc, CopyInfo, Database, Progress, RowSink, Session, SessionParams,
-};
+use inkling_sql::session::{Database, Progress, RowSink, Session};
 use inkling_sql::settings::{ChangeSource, ServerSettings};
 use inkling_sql::types::{self, Datum, TypeRef};
 use inkling_storage::engine::Engine;
@@ -18,11 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-#[derive(Default)]
-struct Rows(Vec<String>);
-
-impl RowSink for Rows {
-    fn row(&mut self, values: &[Datum], tys: &[TypeRef], cx: &dyn FnContext) -> Result<()> {
+/// Runs one statement; its answer is not held back yet. Columns of a row are separated by a bar.
+fn run(session: &mut Session, sql: &str) -> Result<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut sink = Each(|values: &[Datum], tys: &[TypeRef], cx: &dyn FnContext| {
         let mut line = Vec::new();
         for (i, (value, ty)) in values.iter().zip(tys).enumerate() {
             if i > 0 {
@@ -32,36 +32,17 @@ impl RowSink for Rows {
                 types::output(value, ty.oid, cx, &mut line);
             }
         }
-        self.0.push(String::from_utf8_lossy(&line).into_owned());
-        Ok(())
-    }
-    fn columns(&mut self, _: &[ColumnDesc]) -> Result<()> {
-        Ok(())
-    }
-    fn copy_out_begin(&mut self, _: CopyInfo) -> Result<()> {
-        Ok(())
-    }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-    fn full(&self) -> bool {
-        false
-    }
-    fn notice(&mut self, _: inkling_sql::error::SqlError) {}
-}
-
-/// Runs one statement; its answer is not held back yet.
-fn run(session: &mut Session, sql: &str) -> Result<Vec<String>> {
-    let mut rows = Rows::default();
+        rows.push(String::from_utf8_lossy(&line).into_owned());
+    });
     session.begin_message();
-    let outcome = drive(session, sql, &mut rows);
+    let outcome = drive(session, sql, &mut sink);
     if outcome.is_err() {
         session.statement_failed();
     }
-    outcome.map(|()| rows.0)
+    outcome.map(|()| rows)
 }
 
-fn drive(session: &mut Session, sql: &str, rows: &mut Rows) -> Result<()> {
+fn drive(session: &mut Session, sql: &str, rows: &mut impl RowSink) -> Result<()> {
     let (sql, data) = sql.split_once('\n').unwrap_or((sql, ""));
     let mut parsed = session.parse_statements(sql)?;
     let params = inkling_sql::analyze::ParamTypes::none();
@@ -105,9 +86,7 @@ impl World {
     }
 
     fn session(&self) -> Session {
-        let (user, database) = ("postgres".to_owned(), "postgres".to_owned());
-        let params = SessionParams { user, database, pid: 1, ..SessionParams::default() };
-        Session::new(&self.db, params).expect("a session")
+        common::session(&self.db, 1)
     }
 
     /// Lets the writer do all that is due now.

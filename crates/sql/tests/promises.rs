@@ -1,41 +1,18 @@
 //! What sessions tell their clients, and whether it stays true: of commits whose flush is still to
 //! come or has failed, and of rows that a suspended portal has yet to send.
 
+mod common;
+
+use common::Each;
 use inkling_sql::analyze::ParamTypes;
-use inkling_sql::error::{Result, SqlError};
+use inkling_sql::error::Result;
 use inkling_sql::functions::FnContext;
-use inkling_sql::session::{
-    ColumnDesc, CopyInfo, Database, Progress, RowSink, Session, SessionParams,
-};
+use inkling_sql::session::{Database, Progress, Session};
 use inkling_sql::settings::ServerSettings;
 use inkling_sql::types::{Datum, TypeRef};
 use inkling_storage::engine::testing;
 use inkling_storage::vfs::{Fault, Op};
 use std::sync::Arc;
-
-/// Counts rows.
-#[derive(Default)]
-struct Rows(u64);
-
-impl RowSink for Rows {
-    fn row(&mut self, _: &[Datum], _: &[TypeRef], _: &dyn FnContext) -> Result<()> {
-        self.0 += 1;
-        Ok(())
-    }
-    fn columns(&mut self, _: &[ColumnDesc]) -> Result<()> {
-        Ok(())
-    }
-    fn copy_out_begin(&mut self, _: CopyInfo) -> Result<()> {
-        Ok(())
-    }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-    fn full(&self) -> bool {
-        false
-    }
-    fn notice(&mut self, _: SqlError) {}
-}
 
 /// A database on a simulated disk. Nothing runs in the background.
 struct World {
@@ -52,13 +29,7 @@ impl World {
     }
 
     fn client(&self, pid: i32) -> Client {
-        let params = SessionParams {
-            user: "postgres".into(),
-            database: "postgres".into(),
-            pid,
-            ..SessionParams::default()
-        };
-        Client(Session::new(&self.db, params).expect("a session"))
+        Client(common::session(&self.db, pid))
     }
 
     /// From now on what is committed is seen, and never durable.
@@ -78,15 +49,17 @@ impl Client {
 
     /// Rows sent, and whether there may be more.
     fn step(&mut self, portal: &str, max_rows: u64) -> Result<(u64, bool)> {
-        let mut rows = Rows::default();
-        loop {
-            match self.0.step(portal, &mut rows, max_rows)? {
+        let mut rows = 0;
+        let mut sink = Each(|_: &[Datum], _: &[TypeRef], _: &dyn FnContext| rows += 1);
+        let more = loop {
+            match self.0.step(portal, &mut sink, max_rows)? {
                 Progress::Wait(handle) => handle.block(),
-                Progress::Suspended => return Ok((rows.0, true)),
-                Progress::Complete(_) => return Ok((rows.0, false)),
+                Progress::Suspended => break true,
+                Progress::Complete(_) => break false,
                 _ => {}
             }
-        }
+        };
+        Ok((rows, more))
     }
 
     fn statement(&mut self, sql: &str) -> Result<u64> {

@@ -3,11 +3,12 @@
 //! A client here does what the server does: it runs a statement to its end, waits for the session's
 //! barrier, and only then counts what it got as *told*.
 
-use inkling_sql::error::{Result, SqlError};
+mod common;
+
+use common::Each;
+use inkling_sql::error::Result;
 use inkling_sql::functions::FnContext;
-use inkling_sql::session::{
-    ColumnDesc, CopyInfo, Database, Progress, RowSink, Session, SessionParams,
-};
+use inkling_sql::session::{Database, Progress, RowSink, Session};
 use inkling_sql::settings::ServerSettings;
 use inkling_sql::types::{Datum, TypeRef};
 use inkling_storage::engine::testing::Sim;
@@ -15,53 +16,28 @@ use inkling_storage::engine::{CheckpointKind, Engine, EngineOptions, ShutdownMod
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Keeps the integers of all rows.
-#[derive(Default)]
-struct Integers(Vec<i64>);
-
-impl RowSink for Integers {
-    fn row(&mut self, values: &[Datum], _: &[TypeRef], _: &dyn FnContext) -> Result<()> {
-        for value in values {
-            match value {
-                Datum::Int4(v) => self.0.push(i64::from(*v)),
-                Datum::Int8(v) => self.0.push(*v),
-                Datum::Bool(v) => self.0.push(i64::from(*v)),
-                _ => {}
-            }
-        }
-        Ok(())
+fn integer(value: &Datum) -> Option<i64> {
+    match value {
+        Datum::Int4(v) => Some(i64::from(*v)),
+        Datum::Int8(v) => Some(*v),
+        Datum::Bool(v) => Some(i64::from(*v)),
+        _ => None,
     }
-    fn columns(&mut self, _: &[ColumnDesc]) -> Result<()> {
-        Ok(())
-    }
-    fn copy_out_begin(&mut self, _: CopyInfo) -> Result<()> {
-        Ok(())
-    }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-    fn full(&self) -> bool {
-        false
-    }
-    fn notice(&mut self, _: SqlError) {}
 }
 
 struct Client(Session);
 
 impl Client {
     fn new(db: &Arc<Database>, pid: i32) -> Client {
-        let params = SessionParams {
-            user: "postgres".into(),
-            database: "postgres".into(),
-            pid,
-            ..SessionParams::default()
-        };
-        Client(Session::new(db, params).expect("a session"))
+        Client(common::session(db, pid))
     }
 
     /// Runs statements to their end, but waits for nothing afterwards.
     fn run(&mut self, sql: &str) -> Result<Vec<i64>> {
-        let mut sink = Integers::default();
+        let mut found = Vec::new();
+        let mut sink = Each(|values: &[Datum], _: &[TypeRef], _: &dyn FnContext| {
+            found.extend(values.iter().filter_map(integer));
+        });
         for parsed in self.0.parse_statements(sql)? {
             let outcome = self.run_one(parsed, &mut sink);
             if outcome.is_err() {
@@ -70,13 +46,13 @@ impl Client {
             }
         }
         self.0.finish_implicit()?;
-        Ok(sink.0)
+        Ok(found)
     }
 
     fn run_one(
         &mut self,
         parsed: inkling_sql::analyze::ParsedStatement,
-        sink: &mut Integers,
+        sink: &mut impl RowSink,
     ) -> Result<()> {
         self.0.begin_message();
         let params = inkling_sql::analyze::ParamTypes::none();

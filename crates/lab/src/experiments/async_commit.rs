@@ -12,7 +12,7 @@
 
 use super::tpcb::{Bench, Loaded, PROCESSOR, record};
 use crate::report::{Bound, Figure, Goal};
-use crate::subject::{self, POLICIES, Subject, UNSAFE, policy_name};
+use crate::subject::{POLICIES, Subject, UNSAFE, policy_name};
 use crate::workplace::Workplace;
 use crate::{Experiment, LabError, Params, Progress, Report, turn};
 
@@ -39,21 +39,15 @@ impl Experiment for AsyncCommit {
         let bench = Bench::new(params, SCALE)?;
         let subjects = Subject::every_policy(params)?;
         let work = Workplace::new()?;
-        let mut report = Report::new(
+        let mut report = bench.report(
             self.name(),
             "Hints and asynchronous commits",
             "How much throughput does each rule about hints cost while commits are not yet \
              durable, against setting every hint at once, which is unsafe?",
-        );
-        bench.describe(&mut report)?;
-        subject::note_build(&mut report);
+        )?;
         let pairs = bench.rounds * PAIRS_A_ROUND;
         progress.plan(subjects.len() * (1 + bench.rounds) + pairs);
-        let mut loaded = Vec::new();
-        for subject in &subjects {
-            progress.step(&format!("loading: {}", subject.name()))?;
-            loaded.push(bench.load(&work, subject, subject.name(), false)?);
-        }
+        let loaded = bench.load_all(&work, &subjects, progress)?;
         for round in 0..bench.rounds {
             for at in turn(round, loaded.len()) {
                 let name = &loaded[at].name;

@@ -18,7 +18,7 @@ use crate::pgbench::{Logged, Script, Workload};
 use crate::report::{Bound, Figure, Goal};
 use crate::server::{Server, Settings};
 use crate::stats::percentile;
-use crate::subject::{self, Subject};
+use crate::subject::Subject;
 use crate::workplace::Workplace;
 use crate::{Experiment, LabError, Params, Progress, Report, turn};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,17 +90,14 @@ impl Experiment for CheckpointCost {
         if bench.seconds >= TIMED_NEEDS {
             causes.insert(0, Cause::Timed);
         }
-        let subjects: Vec<Subject> =
-            std::iter::once(Subject::inkling()).chain(Subject::postgresql(params)?).collect();
+        let subjects = Subject::both(params)?;
         let work = Workplace::new()?;
-        let mut report = Report::new(
+        let mut report = bench.report(
             self.name(),
             "The cost of a checkpoint",
             "How much throughput and how much latency does a checkpoint cost those who go on \
              reading and writing?",
-        );
-        bench.describe(&mut report)?;
-        subject::note_build(&mut report);
+        )?;
         if bench.seconds < TIMED_NEEDS {
             report.note(format!(
                 "A timed checkpoint needs runs of {TIMED_NEEDS} seconds; these are shorter."
@@ -108,11 +105,7 @@ impl Experiment for CheckpointCost {
         }
         let runs = bench.rounds * SCRIPTS.len() * (1 + causes.len());
         progress.plan(subjects.len() * (1 + runs));
-        let mut loaded: Vec<Loaded> = Vec::new();
-        for subject in &subjects {
-            progress.step(&format!("loading: {}", subject.name()))?;
-            loaded.push(bench.load(&work, subject, subject.name(), false)?);
-        }
+        let loaded = bench.load_all(&work, &subjects, progress)?;
         for round in 0..bench.rounds {
             for script in SCRIPTS {
                 for at in turn(round, loaded.len()) {

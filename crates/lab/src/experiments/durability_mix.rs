@@ -142,8 +142,7 @@ impl Experiment for DurabilityMix {
             writers: params.clients.unwrap_or(WRITERS),
             time: Duration::from_secs(params.seconds.unwrap_or(SECONDS)),
         };
-        let subjects: Vec<Subject> =
-            std::iter::once(Subject::inkling()).chain(Subject::postgresql(params)?).collect();
+        let subjects = Subject::both(params)?;
         let work = Workplace::new()?;
         let mut report = Report::new(
             self.name(),

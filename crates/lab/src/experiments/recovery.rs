@@ -15,7 +15,7 @@ use super::tpcb::Bench;
 use crate::client::parse_lsn;
 use crate::pgbench::{Script, Workload};
 use crate::report::{Bound, Figure, Goal};
-use crate::subject::{self, Subject};
+use crate::subject::Subject;
 use crate::workplace::Workplace;
 use crate::{Experiment, LabError, Params, Progress, Report, turn};
 use std::time::Instant;
@@ -46,22 +46,15 @@ impl Experiment for Recovery {
 
     fn run(&self, params: &Params, progress: &mut Progress) -> Result<Report, LabError> {
         let bench = Bench::new(params, SCALE)?;
-        let subjects: Vec<Subject> =
-            std::iter::once(Subject::inkling()).chain(Subject::postgresql(params)?).collect();
+        let subjects = Subject::both(params)?;
         let work = Workplace::new()?;
-        let mut report = Report::new(
+        let mut report = bench.report(
             self.name(),
             "Recovery",
             "How much log does a start replay in a second after a crash?",
-        );
-        bench.describe(&mut report)?;
-        subject::note_build(&mut report);
+        )?;
         progress.plan(subjects.len() * (1 + bench.rounds));
-        let mut loaded = Vec::new();
-        for subject in &subjects {
-            progress.step(&format!("loading: {}", subject.name()))?;
-            loaded.push(bench.load(&work, subject, subject.name(), false)?);
-        }
+        let loaded = bench.load_all(&work, &subjects, progress)?;
         for round in 0..bench.rounds {
             for at in turn(round, loaded.len()) {
                 let loaded = &loaded[at];

@@ -11,9 +11,9 @@ use crate::pgbench::{Outcome, Pgbench, Script, Workload};
 use crate::profile::processor_time;
 use crate::report::Figure;
 use crate::server::{Server, Settings};
-use crate::subject::{Installed, Subject, common_settings};
+use crate::subject::{self, Installed, Subject, common_settings};
 use crate::workplace::Workplace;
-use crate::{LabError, Params, Report};
+use crate::{LabError, Params, Progress, Report};
 
 pub const TPS: &str = "transactions";
 pub const LATENCY: &str = "latency";
@@ -77,19 +77,35 @@ impl Bench {
         })
     }
 
-    /// Tells the report what this is.
-    pub fn describe(&self, report: &mut Report) -> Result<(), LabError> {
+    /// A report that tells what is run.
+    pub fn report(&self, name: &str, title: &str, question: &str) -> Result<Report, LabError> {
+        let mut report = Report::new(name, title, question);
         report.version("pgbench", &self.pgbench.version()?);
         report.parameter("scale", self.scale);
         report.parameter("clients", self.clients);
         report.parameter("seconds", self.seconds);
         report.parameter("rounds", self.rounds);
         report.parameter("shared_buffers", format!("{} MB", self.buffers() >> 20));
-        Ok(())
+        subject::note_build(&mut report);
+        Ok(report)
     }
 
     fn buffers(&self) -> u64 {
         self.scale.saturating_mul(BUFFERS_A_SCALE).max(LEAST_BUFFERS)
+    }
+
+    /// Installs the subjects and loads the tables into each, a step of progress each.
+    pub fn load_all(
+        &self,
+        work: &Workplace,
+        subjects: &[Subject],
+        progress: &mut Progress,
+    ) -> Result<Vec<Loaded>, LabError> {
+        let load = |subject: &Subject| {
+            progress.step(&format!("loading: {}", subject.name()))?;
+            self.load(work, subject, subject.name(), false)
+        };
+        subjects.iter().map(load).collect()
     }
 
     /// Installs a subject and loads the tables; `name` is what the report calls it.

@@ -7,7 +7,7 @@
 
 use super::tpcb::{Bench, Loaded, TPS, record};
 use crate::report::{Bound, Figure, Goal};
-use crate::subject::{self, Subject};
+use crate::subject::Subject;
 use crate::workplace::Workplace;
 use crate::{Experiment, LabError, Params, Progress, Report, turn};
 
@@ -29,16 +29,13 @@ impl Experiment for Unlogged {
 
     fn run(&self, params: &Params, progress: &mut Progress) -> Result<Report, LabError> {
         let bench = Bench::new(params, SCALE)?;
-        let subjects: Vec<Subject> =
-            std::iter::once(Subject::inkling()).chain(Subject::postgresql(params)?).collect();
+        let subjects = Subject::both(params)?;
         let work = Workplace::new()?;
-        let mut report = Report::new(
+        let mut report = bench.report(
             self.name(),
             "Unlogged tables",
             "Is a transaction on unlogged tables ever slower than the same one on logged tables?",
-        );
-        bench.describe(&mut report)?;
-        subject::note_build(&mut report);
+        )?;
         progress.plan(subjects.len() * 2 * (1 + LEVELS.len() * bench.rounds));
         let mut loaded: Vec<Loaded> = Vec::new();
         for subject in &subjects {

@@ -18,7 +18,7 @@ use crate::pgbench::{Outcome, Script, Workload};
 use crate::report::{Bound, Figure, Goal};
 use crate::server::Settings;
 use crate::stats::percentile;
-use crate::subject::{self, POSTGRESQL, Subject};
+use crate::subject::{POSTGRESQL, Subject};
 use crate::workplace::Workplace;
 use crate::{Experiment, LabError, Params, Progress, Report, turn};
 use std::thread;
@@ -101,17 +101,14 @@ impl Experiment for WalFlush {
 
     fn run(&self, params: &Params, progress: &mut Progress) -> Result<Report, LabError> {
         let bench = Bench::new(params, SCALE)?;
-        let subjects: Vec<Subject> =
-            std::iter::once(Subject::inkling()).chain(Subject::postgresql(params)?).collect();
+        let subjects = Subject::both(params)?;
         let work = Workplace::new()?;
-        let mut report = Report::new(
+        let mut report = bench.report(
             self.name(),
             "Flushing the log",
             "What does each policy of flushing the log give in throughput and latency, and how \
              often and how long does it use the device?",
-        );
-        bench.describe(&mut report)?;
-        subject::note_build(&mut report);
+        )?;
         report.note(
             "Latencies are of whole transactions. Flushes, and the time in writes and flushes, are \
              what the servers count (pg_stat_wal; from PostgreSQL 18 on pg_stat_io).",
@@ -119,11 +116,7 @@ impl Experiment for WalFlush {
         let cases = cases(bench.clients);
         let runs = cases.len() * POLICIES.len() * bench.rounds;
         progress.plan(subjects.len() * (1 + runs));
-        let mut loaded: Vec<Loaded> = Vec::new();
-        for subject in &subjects {
-            progress.step(&format!("loading: {}", subject.name()))?;
-            loaded.push(bench.load(&work, subject, subject.name(), false)?);
-        }
+        let loaded = bench.load_all(&work, &subjects, progress)?;
         for round in 0..bench.rounds {
             for case in &cases {
                 for policy in turn(round, POLICIES.len()).map(|at| &POLICIES[at]) {
