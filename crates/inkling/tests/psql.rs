@@ -63,6 +63,11 @@ fn copy() {
 }
 
 #[test]
+fn foreign_keys() {
+    check_script("foreign_keys");
+}
+
+#[test]
 fn objects() {
     check_script("objects");
 }

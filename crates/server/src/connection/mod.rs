@@ -212,11 +212,26 @@ impl Connection {
 
     async fn sync(&mut self) -> Flow {
         self.skipping = false;
-        if let Err(e) = self.session.finish_implicit() {
+        if let Err(e) = self.end_implicit().await? {
             self.session.statement_failed();
             backend::error(&mut self.out, &e);
         }
         self.ready().await
+    }
+
+    /// Ends an implicit transaction: first what it has put off, which may have to wait for others.
+    async fn end_implicit(&mut self) -> Result<Result<(), SqlError>, End> {
+        loop {
+            match self.session.settle() {
+                Ok(None) => return Ok(self.session.finish_implicit()),
+                Ok(Some(handle)) => {
+                    if let Err(e) = self.wait(handle).await? {
+                        return Ok(Err(e));
+                    }
+                }
+                Err(e) => return Ok(Err(e)),
+            }
+        }
     }
 
     /// ReadyForQuery, with what has to be told before it, and everything goes out.

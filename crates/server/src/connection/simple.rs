@@ -24,7 +24,7 @@ impl Connection {
         self.session.close_portal("");
         if let Some((prepared, values)) = self.session.recall(sql) {
             let outcome = self.simple_statement(Ok(prepared), values).await?;
-            self.answer(outcome, true);
+            self.answer(outcome, true).await?;
             return Ok(());
         }
         let statements = match self.session.parse_statements(sql) {
@@ -42,7 +42,7 @@ impl Connection {
         for (at, statement) in statements.into_iter().enumerate() {
             let prepared = self.session.prepare_parsed(Some(statement), ParamTypes::none());
             let outcome = self.simple_statement(prepared, Vec::new()).await?;
-            if !self.answer(outcome, at == last) {
+            if !self.answer(outcome, at == last).await? {
                 break;
             }
         }
@@ -50,13 +50,17 @@ impl Connection {
     }
 
     /// Tells how a statement ended; true: the string's next one may run.
-    fn answer(&mut self, outcome: Result<CommandTag, SqlError>, is_last: bool) -> bool {
+    async fn answer(
+        &mut self,
+        outcome: Result<CommandTag, SqlError>,
+        is_last: bool,
+    ) -> Result<bool, super::End> {
         // The string's last statement has succeeded only when its transaction has.
-        let outcome = outcome.and_then(|tag| match is_last {
-            true => self.session.finish_implicit().map(|()| tag),
-            false => Ok(tag),
-        });
-        match outcome {
+        let outcome = match outcome {
+            Ok(tag) if is_last => self.end_implicit().await?.map(|()| tag),
+            other => other,
+        };
+        Ok(match outcome {
             Ok(tag) => {
                 self.send_notices();
                 match tag {
@@ -69,7 +73,7 @@ impl Connection {
                 self.fail(&e);
                 false
             }
-        }
+        })
     }
 
     fn fail(&mut self, e: &SqlError) {

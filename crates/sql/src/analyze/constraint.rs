@@ -11,6 +11,7 @@ use super::walk;
 use crate::catalog::durability::parse_max_loss;
 use crate::catalog::{ConstraintKind, Persistence, RelationKind, TableDef};
 use crate::error::{Result, SqlError, State};
+use crate::exec::foreign::{Fit, fit};
 use crate::types::Oid;
 use pg_query::protobuf::{ConstrType, Constraint, DefElem};
 use std::sync::Arc;
@@ -304,7 +305,15 @@ impl Binder<'_> {
             None => self.choose_constraint_name(shape, Some(&list), "fkey"),
         };
         self.check_foreign_types(&name, &columns, &target, shape)?;
-        let set_columns = self.foreign_columns(&node::names(&c.fk_del_set_cols), shape)?;
+        let set_names = node::names(&c.fk_del_set_cols);
+        let set_columns = self.foreign_columns(&set_names, shape)?;
+        if let Some(at) = set_columns.iter().position(|c| !columns.contains(c)) {
+            let message = format!(
+                "column \"{}\" referenced in ON DELETE SET action must be part of foreign key",
+                set_names[at]
+            );
+            return Err(self.error(State::INVALID_COLUMN_REFERENCE, message, -1));
+        }
         Ok((
             name,
             ConstraintSpecKind::Foreign {
@@ -360,6 +369,11 @@ impl Binder<'_> {
         self.error(State::UNDEFINED_OBJECT, message, -1)
     }
 
+    fn deferrable_key(&self, what: &str, table: &str) -> SqlError {
+        let message = format!("cannot use a deferrable {what} for referenced table \"{table}\"");
+        self.error(State::OBJECT_NOT_IN_PREREQUISITE_STATE, message, -1)
+    }
+
     fn no_matching_key(&self, table: &str) -> SqlError {
         let message = format!(
             "there is no unique constraint matching given keys for referenced table \"{table}\""
@@ -376,8 +390,14 @@ impl Binder<'_> {
     ) -> Result<()> {
         for (own, (other_name, other)) in columns.iter().zip(&target.kinds) {
             let ty = shape.columns[*own].ty.oid;
-            if self.find_operator("=", Some(*other), ty, -1).is_ok() {
-                continue;
+            match fit(*other, ty) {
+                Fit::Yes => continue,
+                Fit::Unsupported => {
+                    let (own, other) = (self.type_text(ty), self.type_text(*other));
+                    let what = format!("a foreign key from {own} to {other}");
+                    return Err(self.unsupported(&what, -1));
+                }
+                Fit::No => {}
             }
             let message = format!("foreign key constraint \"{name}\" cannot be implemented");
             let detail = format!(
@@ -444,7 +464,11 @@ impl Binder<'_> {
         if names.is_empty() {
             let primary =
                 table.constraints.iter().find(|c| matches!(c.kind, ConstraintKind::Primary { .. }));
-            return primary.map(|c| key(c)).ok_or_else(|| self.no_primary(&table.name));
+            let primary = primary.ok_or_else(|| self.no_primary(&table.name))?;
+            if primary.deferrable {
+                return Err(self.deferrable_key("primary key", &table.name));
+            }
+            return Ok(key(primary));
         }
         let mut out = Vec::with_capacity(names.len());
         for name in names {
@@ -461,13 +485,20 @@ impl Binder<'_> {
         }
         let mut sorted = out.clone();
         sorted.sort_unstable();
+        let mut put_off = false;
         let unique = table.indexes.iter().any(|i| {
             let keys = &i.columns[..i.key_columns.min(i.columns.len())];
             let mut have: Vec<usize> =
                 keys.iter().filter(|c| c.attnum > 0).map(|c| c.attnum as usize - 1).collect();
             have.sort_unstable();
-            i.unique && i.predicate.is_none() && have == sorted
+            let usable = i.unique && i.valid && i.predicate.is_none() && have == sorted;
+            let usable = usable && keys.len() == have.len();
+            put_off |= usable && !i.immediate;
+            usable && i.immediate
         });
+        if put_off && !unique {
+            return Err(self.deferrable_key("unique constraint", &table.name));
+        }
         if !unique {
             return Err(self.no_matching_key(&table.name));
         }

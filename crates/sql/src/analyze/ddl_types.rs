@@ -144,6 +144,16 @@ impl ForeignAction {
             ForeignAction::SetDefault => 'd',
         }
     }
+
+    pub fn of_code(code: char) -> ForeignAction {
+        match code {
+            'r' => ForeignAction::Restrict,
+            'c' => ForeignAction::Cascade,
+            'n' => ForeignAction::SetNull,
+            'd' => ForeignAction::SetDefault,
+            _ => ForeignAction::NoAction,
+        }
+    }
 }
 
 /// One key column of an index.

@@ -2,6 +2,11 @@
 
 use std::borrow::Cow;
 
+/// An identifier in quotes, needed or not.
+pub fn quote_always(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// An identifier, quoted where it must be.
 pub fn quote_ident(name: &str) -> Cow<'_, str> {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')

@@ -1,7 +1,7 @@
 //! What PostgreSQL's catalog functions say: definitions as SQL, visibility, comments, sizes.
 
 use super::rows::system_relation;
-use super::{CatalogSnapshot, ConstraintKind, IndexDef, RelationKind, TableDef};
+use super::{CatalogSnapshot, ConstraintDef, ConstraintKind, IndexDef, RelationKind, TableDef};
 use crate::analyze::quote::quote_ident;
 use crate::error::{Result, SqlError, State};
 use crate::functions;
@@ -415,7 +415,7 @@ impl View<'_> {
             .find_map(|t| t.constraints.iter().find(|c| c.oid == oid).map(|c| (t, c)));
         let Some((table, constraint)) = found else { return Datum::Null };
         let columns = self.column_list(table, &constraint.columns);
-        Datum::text(match &constraint.kind {
+        let mut text = match &constraint.kind {
             ConstraintKind::Primary { .. } => format!("PRIMARY KEY ({columns})"),
             ConstraintKind::Unique { index } => {
                 let distinct =
@@ -424,14 +424,56 @@ impl View<'_> {
                 format!("UNIQUE{clause} ({columns})")
             }
             ConstraintKind::Check { expr } => format!("CHECK ({})", self.shown(expr)),
-            ConstraintKind::Foreign { referenced, referenced_columns, .. } => {
-                let other = self.catalog.table(*referenced);
-                let (name, keys) = other.map_or_else(Default::default, |t| {
-                    (self.class_name(t.oid), self.column_list(t, referenced_columns))
-                });
-                format!("FOREIGN KEY ({columns}) REFERENCES {name}({keys})")
-            }
-        })
+            ConstraintKind::Foreign { .. } => self.foreign_key(table, constraint, &columns),
+        };
+        if constraint.deferrable {
+            text.push_str(" DEFERRABLE");
+        }
+        if constraint.deferred {
+            text.push_str(" INITIALLY DEFERRED");
+        }
+        if !constraint.validated {
+            text.push_str(" NOT VALID");
+        }
+        Datum::text(text)
+    }
+
+    /// `FOREIGN KEY (a) REFERENCES t(id) ...`, as far as it is peculiar to foreign keys.
+    fn foreign_key(&self, table: &TableDef, constraint: &ConstraintDef, columns: &str) -> String {
+        let ConstraintKind::Foreign {
+            referenced,
+            referenced_columns,
+            on_update,
+            on_delete,
+            match_type,
+            set_columns,
+            ..
+        } = &constraint.kind
+        else {
+            return String::new();
+        };
+        let other = self.catalog.table(*referenced);
+        let (name, keys) = other.map_or_else(Default::default, |t| {
+            (self.class_name(t.oid), self.column_list(t, referenced_columns))
+        });
+        let mut text = format!("FOREIGN KEY ({columns}) REFERENCES {name}({keys})");
+        if *match_type == 'f' {
+            text.push_str(" MATCH FULL");
+        }
+        for (event, code) in [("UPDATE", on_update), ("DELETE", on_delete)] {
+            let action = match code {
+                'r' => "RESTRICT",
+                'c' => "CASCADE",
+                'n' => "SET NULL",
+                'd' => "SET DEFAULT",
+                _ => continue,
+            };
+            let _infallible = write!(text, " ON {event} {action}");
+        }
+        if !set_columns.is_empty() {
+            let _infallible = write!(text, " ({})", self.column_list(table, set_columns));
+        }
+        text
     }
 
     fn view_definition(&self, args: &[Datum]) -> Datum {

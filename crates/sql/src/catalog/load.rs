@@ -67,6 +67,7 @@ pub fn build(version: u64, mut rows: CatalogRows) -> Result<CatalogSnapshot> {
         columns: columns(take(Oid::PG_ATTRIBUTE), take(Oid::PG_ATTRDEF), &owners)?,
         indexes: HashMap::new(),
         constraints: HashMap::new(),
+        referenced_by: HashMap::new(),
         views: take(Oid::PG_REWRITE)
             .into_iter()
             .map(|r| (r.get_oid("ev_class"), r.get_text("ev_action").to_owned()))
@@ -76,9 +77,13 @@ pub fn build(version: u64, mut rows: CatalogRows) -> Result<CatalogSnapshot> {
     };
     load_indexes(&mut snapshot, &classes, &mut parts, &take(Oid::PG_INDEX))?;
     for row in take(Oid::PG_CONSTRAINT) {
-        let def = constraint(&row)?;
-        parts.constraints.entry(def.table).or_default().push(Arc::new(def));
+        let def = Arc::new(constraint(&row)?);
+        if let ConstraintKind::Foreign { referenced, .. } = def.kind {
+            parts.referenced_by.entry(referenced).or_default().push(Arc::clone(&def));
+        }
+        parts.constraints.entry(def.table).or_default().push(def);
     }
+    parts.referenced_by.values_mut().for_each(|list| list.sort_by_key(|c| c.oid));
     for (oid, row) in &classes {
         let name = row.get_text("relname").to_owned();
         snapshot.relations.insert((row.get_oid("relnamespace"), name), *oid);
@@ -102,6 +107,7 @@ struct Parts {
     columns: HashMap<Oid, Vec<ColumnDef>>,
     indexes: HashMap<Oid, Vec<Arc<IndexDef>>>,
     constraints: HashMap<Oid, Vec<Arc<ConstraintDef>>>,
+    referenced_by: HashMap<Oid, Vec<Arc<ConstraintDef>>>,
     views: HashMap<Oid, String>,
     toast_indexes: HashMap<Oid, RelId>,
     sequences: HashMap<Oid, SequenceDef>,
@@ -303,6 +309,8 @@ fn constraint(row: &CatalogRow) -> Result<ConstraintDef> {
             on_update: row.get_char("confupdtype"),
             on_delete: row.get_char("confdeltype"),
             match_type: row.get_char("confmatchtype"),
+            index,
+            set_columns: row.get_int2_items("confdelsetcols"),
         },
         other => return Err(broken(format!("pg_constraint has a row of unknown kind {other:?}"))),
     };
@@ -314,6 +322,7 @@ fn constraint(row: &CatalogRow) -> Result<ConstraintDef> {
         columns: row.get_int2_items("conkey"),
         deferrable: row.get_bool("condeferrable"),
         deferred: row.get_bool("condeferred"),
+        validated: row.get_bool("convalidated"),
     })
 }
 
@@ -361,6 +370,7 @@ fn table(
         columns: parts.columns.remove(&oid).unwrap_or_default(),
         indexes: parts.indexes.remove(&oid).unwrap_or_default(),
         constraints: parts.constraints.remove(&oid).unwrap_or_default(),
+        referenced_by: parts.referenced_by.remove(&oid).unwrap_or_default(),
         fillfactor: fillfactor(&options, 100),
         options,
         view: parts.views.remove(&oid),

@@ -138,6 +138,8 @@ pub struct ConstraintDef {
     pub columns: Vec<i16>,
     pub deferrable: bool,
     pub deferred: bool,
+    /// All rows satisfy it; false after NOT VALID.
+    pub validated: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -158,6 +160,10 @@ pub enum ConstraintKind {
         on_update: char,
         on_delete: char,
         match_type: char,
+        /// The unique index of the referenced columns.
+        index: Oid,
+        /// Columns of ON DELETE SET NULL / SET DEFAULT (columns); none: all of the key.
+        set_columns: Vec<i16>,
     },
 }
 
@@ -178,6 +184,8 @@ pub struct TableDef {
     pub columns: Vec<ColumnDef>,
     pub indexes: Vec<Arc<IndexDef>>,
     pub constraints: Vec<Arc<ConstraintDef>>,
+    /// Foreign keys that refer to this table, its own included, by age.
+    pub referenced_by: Vec<Arc<ConstraintDef>>,
     pub fillfactor: u8,
     /// WITH (...) options as written, for pg_class.reloptions.
     pub options: Vec<(String, String)>,

@@ -174,10 +174,11 @@ pub fn remove_tables(
 }
 
 /// Where a relation is spoken of besides pg_class: (system relation, column with its OID).
-const MENTIONS: [(Oid, &str); 9] = [
+const MENTIONS: [(Oid, &str); 10] = [
     (Oid::PG_ATTRIBUTE, "attrelid"),
     (Oid::PG_ATTRDEF, "adrelid"),
     (Oid::PG_CONSTRAINT, "conrelid"),
+    (Oid::PG_CONSTRAINT, "confrelid"),
     (Oid::PG_INDEX, "indexrelid"),
     (Oid::PG_SEQUENCE, "seqrelid"),
     (Oid::PG_REWRITE, "ev_class"),

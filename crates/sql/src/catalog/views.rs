@@ -207,14 +207,52 @@ pub static SYSTEM_VIEWS: &[(&str, &str, &str)] = &[
       k.conname as constraint_name, pg_catalog.current_database() as table_catalog, \
       nr.nspname as table_schema, r.relname as table_name, a.attname as column_name, \
       pg_catalog.array_position(k.conkey, a.attnum) as ordinal_position, \
-      case when k.contype = 'f' then pg_catalog.array_position(k.conkey, a.attnum) \
-      else null end as position_in_unique_constraint from pg_catalog.pg_constraint k \
+      pg_catalog.array_position(u.conkey, \
+      k.confkey[pg_catalog.array_position(k.conkey, a.attnum)]) as position_in_unique_constraint \
+      from pg_catalog.pg_constraint k left join pg_catalog.pg_constraint u \
+      on k.contype = 'f' and u.conindid = k.conindid and u.contype in ('p', 'u') \
       join pg_catalog.pg_class r on k.conrelid = r.oid \
       join pg_catalog.pg_namespace nc on nc.oid = k.connamespace \
       join pg_catalog.pg_namespace nr on nr.oid = r.relnamespace \
       join pg_catalog.pg_attribute a on a.attrelid = r.oid and a.attnum = any (k.conkey) \
       where k.contype in ('p', 'u', 'f') \
       and not pg_catalog.pg_is_other_temp_schema(nr.oid)",
+    ),
+    (
+        "information_schema",
+        "referential_constraints",
+        "select pg_catalog.current_database() as constraint_catalog, \
+      ncon.nspname as constraint_schema, con.conname as constraint_name, \
+      case when npkc.nspname is null then null else pg_catalog.current_database() end \
+      as unique_constraint_catalog, npkc.nspname as unique_constraint_schema, \
+      pkc.conname as unique_constraint_name, case con.confmatchtype when 'f' then 'FULL' \
+      when 'p' then 'PARTIAL' when 's' then 'NONE' end as match_option, \
+      case con.confupdtype when 'c' then 'CASCADE' when 'n' then 'SET NULL' \
+      when 'd' then 'SET DEFAULT' when 'r' then 'RESTRICT' when 'a' then 'NO ACTION' end \
+      as update_rule, case con.confdeltype when 'c' then 'CASCADE' when 'n' then 'SET NULL' \
+      when 'd' then 'SET DEFAULT' when 'r' then 'RESTRICT' when 'a' then 'NO ACTION' end \
+      as delete_rule from pg_catalog.pg_constraint con \
+      join pg_catalog.pg_namespace ncon on ncon.oid = con.connamespace \
+      left join (pg_catalog.pg_constraint pkc \
+      join pg_catalog.pg_namespace npkc on npkc.oid = pkc.connamespace) \
+      on pkc.conindid = con.conindid and pkc.contype in ('p', 'u') where con.contype = 'f' \
+      and not pg_catalog.pg_is_other_temp_schema(ncon.oid)",
+    ),
+    (
+        "information_schema",
+        "constraint_column_usage",
+        "select pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
+      r.relname as table_name, a.attname as column_name, \
+      pg_catalog.current_database() as constraint_catalog, nc.nspname as constraint_schema, \
+      k.conname as constraint_name from pg_catalog.pg_constraint k \
+      join pg_catalog.pg_class r \
+      on r.oid = case when k.contype = 'f' then k.confrelid else k.conrelid end \
+      join pg_catalog.pg_namespace n on n.oid = r.relnamespace \
+      join pg_catalog.pg_namespace nc on nc.oid = k.connamespace \
+      join pg_catalog.pg_attribute a on a.attrelid = r.oid \
+      and a.attnum = any (case when k.contype = 'f' then k.confkey else k.conkey end) \
+      where k.contype in ('c', 'p', 'u', 'f') \
+      and not pg_catalog.pg_is_other_temp_schema(n.oid)",
     ),
     (
         "information_schema",

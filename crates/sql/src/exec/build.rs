@@ -20,7 +20,7 @@ use super::write::{
 };
 use super::{ExecCx, Node, Reg, Step};
 use crate::catalog::TableDef;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, State};
 use crate::functions::Implementation;
 use crate::plan::*;
 use crate::types::Datum;
@@ -744,8 +744,15 @@ impl Builder<'_> {
         let table = &target.table;
         let arbiters = match c.arbiters.is_empty() {
             true => (0..table.indexes.len()).filter(|i| table.indexes[*i].def.unique).collect(),
-            false => c.arbiters.iter().map(|o| table.index(*o)).collect::<Result<_>>()?,
+            false => c.arbiters.iter().map(|o| table.index(*o)).collect::<Result<Vec<_>>>()?,
         };
+        if arbiters.iter().any(|i| !table.indexes[*i].def.immediate) {
+            return Err(SqlError::new(
+                State::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints \
+                 as arbiters",
+            ));
+        }
         let update = match &c.update {
             None => None,
             Some(u) => {

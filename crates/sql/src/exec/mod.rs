@@ -35,12 +35,16 @@ use inkling_storage::txn::{Snapshot, Transaction};
 use inkling_storage::wait::WaitHandle;
 use std::cell::RefCell;
 
+pub mod after;
 pub mod aggregate;
 pub mod basic;
 pub mod build;
 pub mod expr;
+pub mod foreign;
 pub mod join;
+pub mod key_check;
 pub mod long;
+pub mod references;
 pub mod rows;
 pub mod run;
 pub mod scan;
@@ -102,6 +106,11 @@ pub struct Store<'a> {
     pub snapshot: Snapshot,
     /// Effects of earlier commands are visible.
     pub command: CommandId,
+    /// What rows written leave to be done after the statement.
+    pub after: &'a RefCell<after::AfterQueue>,
+    /// A row that this does not see must not be written: above READ COMMITTED, where a cascade
+    /// looks for rows as of now.
+    pub crosscheck: Option<Snapshot>,
 }
 
 impl<'a> Store<'a> {
@@ -123,6 +132,20 @@ impl<'a> Store<'a> {
         match tx.watched() {
             Some(sx) if h.watched => Ok(self.engine.txns.ssi().read(sx, Tag::Relation(h.rel))?),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether a row may be written as far as [`Store::crosscheck`] goes.
+    pub fn admits(&self, h: &HeapRel, row: RowId) -> Result<()> {
+        let Some(snapshot) = self.crosscheck else { return Ok(()) };
+        let tx = self.tx.borrow();
+        let read = ReadCx { snapshot, watch: None, ..self.read(&tx) };
+        match heap::fetch(self.engine, &read, h, row, &mut TupleBuf::new())? {
+            true => Ok(()),
+            false => Err(SqlError::new(
+                State::SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+            )),
         }
     }
 

@@ -10,6 +10,7 @@
 //! fetches rows at leisure. The relation locks of its plan are held by then, and the snapshot is
 //! announced; both are the session's affair.
 
+use super::after::AfterQueue;
 use super::build::{self, BuildEnv, Execution};
 use super::expr::Ex;
 use super::table::{CompiledParts, TableCache, TableExec};
@@ -36,11 +37,29 @@ pub struct ExecEnv<'a> {
     pub catalog: &'a Arc<CatalogSnapshot>,
     pub plan_env: &'a dyn PlanEnv,
     pub tables: &'a TableCache,
+    pub after: &'a RefCell<AfterQueue>,
 }
 
 impl ExecEnv<'_> {
     pub(super) fn store(&self, snapshot: Snapshot, command: CommandId) -> Store<'_> {
-        Store { engine: self.engine, tx: self.tx, visibility: self.vis, snapshot, command }
+        Store {
+            engine: self.engine,
+            tx: self.tx,
+            visibility: self.vis,
+            snapshot,
+            command,
+            after: self.after,
+            crosscheck: None,
+        }
+    }
+
+    /// The storage engine as of now.
+    pub(crate) fn latest(&self) -> Store<'_> {
+        let (snapshot, command) = {
+            let mut tx = self.tx.borrow_mut();
+            (tx.latest_snapshot(), tx.command_id())
+        };
+        self.store(snapshot, command)
     }
 
     fn index_parts(&self, table: &Arc<TableDef>, index: &IndexDef) -> Result<CompiledParts> {
@@ -73,6 +92,7 @@ pub struct Running {
     params: Vec<Datum>,
     snapshot: Snapshot,
     command: CommandId,
+    crosscheck: Option<Snapshot>,
     execution: Execution,
     /// Sub-plans that run first and have run.
     prepared: usize,
@@ -113,6 +133,7 @@ impl Running {
             params,
             snapshot,
             command: env.tx.borrow().command_id(),
+            crosscheck: None,
             execution,
             prepared: 0,
             rows: 0,
@@ -130,6 +151,7 @@ impl Running {
         self.params = params;
         self.snapshot = snapshot;
         self.command = env.tx.borrow().command_id();
+        self.crosscheck = None;
         self.prepared = 0;
         self.rows = 0;
         self.written = 0;
@@ -140,6 +162,11 @@ impl Running {
         self.with_cx(env, |execution_root, cx| execution_root.rescan(cx))
     }
 
+    /// Rows that this snapshot does not see fail the statement when it would write them.
+    pub fn set_crosscheck(&mut self, snapshot: Option<Snapshot>) {
+        self.crosscheck = snapshot;
+    }
+
     /// Lends the kept registers and sub-plans to a context for one call.
     fn with_cx<T>(
         &mut self,
@@ -147,8 +174,9 @@ impl Running {
         f: impl FnOnce(&mut dyn super::Node, &mut ExecCx<'_>) -> Result<T>,
     ) -> Result<T> {
         let e = &mut self.execution;
-        let mut cx =
-            ExecCx::new(env.fx, &self.params).with_store(env.store(self.snapshot, self.command));
+        let store = env.store(self.snapshot, self.command);
+        let store = Store { crosscheck: self.crosscheck, ..store };
+        let mut cx = ExecCx::new(env.fx, &self.params).with_store(store);
         cx.regs = std::mem::take(&mut e.registers);
         cx.subplans = std::mem::take(&mut e.subplans);
         cx.ctes = std::mem::take(&mut e.ctes);

@@ -4,6 +4,7 @@
 //! sessions, so that what the index remembers of its top page serves everybody.
 
 use super::expr::Ex;
+use super::foreign::Watch;
 use super::{ExecCx, Reg, long};
 use crate::catalog::{IndexDef, Persistence, TableDef};
 use crate::error::{Result, SqlError};
@@ -26,6 +27,8 @@ pub struct TableExec {
     pub indexes: Vec<IndexExec>,
     /// By column: whether some index uses it (key, INCLUDE, expression or condition).
     pub indexed: Vec<bool>,
+    /// The foreign keys that its rows are part of.
+    pub watch: Option<Box<Watch>>,
 }
 
 pub struct IndexExec {
@@ -82,7 +85,8 @@ impl TableExec {
             }
             indexes.push(exec);
         }
-        Ok(TableExec { def: def.clone(), heap, codec: RowCodec::of_table(def), indexes, indexed })
+        let (codec, watch) = (RowCodec::of_table(def), Watch::of(def));
+        Ok(TableExec { def: def.clone(), heap, codec, indexes, indexed, watch })
     }
 
     pub fn index(&self, oid: Oid) -> Result<usize> {

@@ -26,6 +26,7 @@ const DISTINCT: f64 = 200.0;
 pub(super) fn is_unique(table: &TableDef, attnum: i16) -> bool {
     let alone = |i: &IndexDef| {
         i.unique
+            && i.immediate
             && i.valid
             && i.predicate.is_none()
             && i.key_columns == 1

@@ -459,7 +459,9 @@ fn cost_index(
 ) -> Path {
     let full = path.prefix.len() == path.index.key_columns;
     let exact = path.prefix.iter().all(|k| matches!(k, Key::Equal(_)));
-    let one_row = full && exact && path.index.unique && !path.prefix.is_empty();
+    // A key that is checked later may be there twice for a while.
+    let unique = path.index.unique && path.index.immediate;
+    let one_row = full && exact && unique && !path.prefix.is_empty();
     let share: f64 = path.used.iter().map(|q| selectivity(q, table, rows)).product();
     let entries = if one_row { 1.0 } else { (rows * share).max(1.0) };
     let probes: f64 = path

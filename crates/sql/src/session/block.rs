@@ -383,6 +383,7 @@ impl Session {
     /// Aborts the transaction, if there is one. What it has told, or the error that ended it is
     /// about to tell, is told all the same: that waits for what it has seen (semantics 29).
     fn give_up_transaction(&mut self) {
+        self.after.clear();
         if let Some(tx) = self.tx.take().map(RefCell::into_inner) {
             self.note_seen(&tx);
             tx.abort(self.around.db.engine.as_ref());
@@ -404,6 +405,7 @@ impl Session {
     /// `kept`: what the transaction set stays. `defined`: what it defined is there.
     fn after_transaction_as(&mut self, kept: bool, defined: bool) {
         self.around.in_transaction.set(false);
+        self.after.clear();
         self.registered.set_transaction(None);
         match kept {
             true => self.around.settings_mut().commit(),
@@ -421,7 +423,10 @@ impl Session {
     /// The end of a query string, or Sync: ends an implicit transaction.
     pub fn finish_implicit(&mut self) -> Result<()> {
         match self.block {
-            Block::Implicit => self.commit_transaction(),
+            Block::Implicit => {
+                self.settle_here(true)?;
+                self.commit_transaction()
+            }
             _ => Ok(()),
         }
     }
@@ -429,6 +434,9 @@ impl Session {
     /// A statement failed: an implicit transaction is rolled back, a block fails.
     pub fn statement_failed(&mut self) {
         self.around.waiting.reset();
+        if self.after.committing {
+            return self.abort_transaction();
+        }
         match self.block {
             Block::Idle | Block::Implicit => self.abort_transaction(),
             Block::Open => {
@@ -438,6 +446,7 @@ impl Session {
                     Some(tx) if tx.depth() > 1 => {
                         tx.rollback_innermost(self.around.db.engine.as_ref());
                         self.around.sequences.locks_may_have_gone();
+                        self.after.rollback_to(1);
                     }
                     // Nothing can bring it back: give up its locks and snapshot at once.
                     _ => self.give_up_transaction(),
@@ -466,6 +475,7 @@ impl Session {
     pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
         self.in_block("SAVEPOINT")?;
         self.tx_mut()?.savepoint(name);
+        self.after.queue.get_mut().savepoint();
         self.around.settings_mut().savepoint();
         Ok(())
     }
@@ -485,6 +495,7 @@ impl Session {
         let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let levels = tx.depth() + 1 - depth;
         tx.release(name);
+        self.after.queue.get_mut().release(levels);
         for _ in 0..levels {
             self.around.settings_mut().release_savepoint();
         }
@@ -497,6 +508,7 @@ impl Session {
         let tx = self.tx.as_mut().ok_or_else(no_transaction)?.get_mut();
         let levels = tx.depth() + 1 - depth;
         tx.rollback_to(self.around.db.engine.as_ref(), name);
+        self.after.rollback_to(levels);
         self.around.sequences.locks_may_have_gone();
         for _ in 0..levels {
             self.around.settings_mut().rollback_savepoint();

@@ -181,7 +181,7 @@ impl Database {
     /// Opens the database in an open engine; makes the catalog when the directory is new.
     pub fn open(engine: Arc<Engine>, settings: ServerSettings) -> Result<Arc<Database>> {
         create::ensure_relations(&engine)?;
-        create::ensure_views(&engine, &Binder)?;
+        create::ensure_views(&engine, &Binder::default())?;
         temp::remove_orphans(&engine)?;
         let catalog = CatalogCache::open(&engine)?;
         engine.locks.set_database(Oid::POSTGRES_DATABASE.0);
@@ -257,7 +257,10 @@ impl Database {
 }
 
 /// Binds the system views when there is no session yet.
-struct Binder;
+#[derive(Default)]
+struct Binder {
+    bare: Bare,
+}
 
 impl ViewBinder for Binder {
     fn bind_view(
@@ -302,5 +305,9 @@ impl DdlHost for Binder {
 
     fn check_interrupt(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn functions(&self) -> &dyn crate::functions::FnContext {
+        &self.bare
     }
 }

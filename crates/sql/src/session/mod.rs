@@ -23,6 +23,7 @@
 //! | `portal`      | a statement being executed                                           |
 //! | `two_phase`   | PREPARE TRANSACTION, COMMIT and ROLLBACK PREPARED                    |
 //! | `block`       | transaction blocks: BEGIN, COMMIT, savepoints, implicit ones, errors |
+//! | `after`       | checks and cascades after statements, SET CONSTRAINTS                |
 //! | `run`         | one step of a portal                                                 |
 //! | `utility`     | statements without a plan                                            |
 //! | `copy`        | COPY, both ways                                                      |
@@ -37,6 +38,7 @@
 //!
 //! See [`api`] for what a driver does with each answer.
 
+mod after;
 pub mod api;
 mod around;
 mod block;
@@ -98,6 +100,7 @@ pub struct Session {
     /// stale.
     catalog_at: u64,
     temp: temp::Temporary,
+    after: after::After,
     /// No byte of an answer leaves before the log is durable up to here.
     barrier: Lsn,
     /// The flush that the last commit asked for: its answer waits with it.
@@ -138,6 +141,7 @@ impl Session {
             permanent_definition: false,
             catalog_at,
             temp: temp::Temporary::default(),
+            after: after::After::default(),
             barrier,
             asked: None,
             held_back: false,
@@ -342,6 +346,7 @@ impl Session {
             catalog,
             plan_env: &plan_env,
             tables: &self.around.db.tables,
+            after: &self.after.queue,
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bind ---> Ready --step--> Locking --> Running --> Done
-//!                               | Wait      | Wait, Suspended, FlushRows
+//!                               | Wait      | Wait, Suspended, FlushRows; at the end Finishing
 //! ```
 
 use super::Session;
@@ -28,6 +28,12 @@ pub(super) enum Execution {
         running: Box<Running>,
         /// A row was made that the sink has not taken yet.
         pending: bool,
+        rows: u64,
+    },
+    /// The last row was made; checks and cascades are under way.
+    Finishing {
+        plan: Arc<StatementPlan>,
+        running: Box<Running>,
         rows: u64,
     },
     /// Rows that are there already (SHOW, EXPLAIN, FETCH).

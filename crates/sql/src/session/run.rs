@@ -57,6 +57,7 @@ impl Session {
                 false => Ok(Progress::Wait(wait.handle())),
             },
             Execution::Running { .. } => self.pull(portal, sink, max_rows),
+            Execution::Finishing { .. } => self.complete_plan(portal),
             Execution::Rows { .. } => send_rows(&self.around, portal, sink, max_rows),
             Execution::CopyIn(copy) => self.copy_in_step(copy),
             Execution::CopyOut(_) => self.copy_out_step(portal, sink),
@@ -124,7 +125,11 @@ impl Session {
 
     /// Takes the locks on the plan's tables; plans anew when the catalog changed before they
     /// were granted.
-    fn lock_tables(&mut self, prepared: &Prepared, plan: &StatementPlan) -> Result<Begun> {
+    pub(super) fn lock_tables(
+        &mut self,
+        prepared: &Prepared,
+        plan: &StatementPlan,
+    ) -> Result<Begun> {
         let tx = self.tx.as_ref().ok_or_else(no_transaction)?.borrow();
         let locks = &self.around.db.engine.locks;
         for (table, usage) in &plan.tables {
@@ -208,16 +213,25 @@ impl Session {
                 sent += 1;
             }
         }
+        let done = Execution::Done(CommandTag::Empty);
+        if let Execution::Running { plan, running, rows, .. } =
+            std::mem::replace(&mut portal.execution, done)
+        {
+            portal.execution = Execution::Finishing { plan, running, rows };
+        }
         self.complete_plan(portal)
     }
 
-    /// The plan has made its last row.
+    /// The plan has made its last row: what it leaves to be checked comes now, then the end.
     fn complete_plan(&mut self, portal: &mut Portal) -> Result<Progress> {
+        if let Some(handle) = self.run_due()? {
+            return Ok(Progress::Wait(handle));
+        }
         let done = Execution::Done(CommandTag::Empty);
-        let Execution::Running { plan, running, rows, .. } =
+        let Execution::Finishing { plan, running, rows } =
             std::mem::replace(&mut portal.execution, done)
         else {
-            return Err(SqlError::internal("the portal is not running"));
+            return Err(SqlError::internal("the portal has not run"));
         };
         let count = running.processed();
         let tag = match plan.kind {

@@ -25,6 +25,7 @@ use crate::settings::ChangeSource;
 use crate::types::{Datum, Oid, TypeRef};
 use inkling_storage::engine::CheckpointKind;
 use inkling_storage::lock::{LockMode, LockResult, LockTag, LockWait};
+use inkling_storage::wait::WaitHandle;
 use std::sync::Arc;
 
 /// Why a statement has to begin anew.
@@ -43,6 +44,9 @@ impl Session {
         sink: &mut dyn RowSink,
         max_rows: u64,
     ) -> Result<Progress> {
+        if let Some(handle) = self.before_control(utility)? {
+            return Ok(Progress::Wait(handle));
+        }
         if let Some(done) = self.transaction_control(utility)? {
             return Ok(complete(portal, done));
         }
@@ -79,6 +83,27 @@ impl Session {
                 Some(Pause::Stale) => self.begin_statement(portal, sink, max_rows),
                 None => Ok(complete(portal, other.tag())),
             },
+        }
+    }
+
+    /// What is due before the transaction commits, or because SET CONSTRAINTS says so; `Some`: wait,
+    /// then the statement begins anew.
+    fn before_control(&mut self, utility: &Utility) -> Result<Option<WaitHandle>> {
+        match utility {
+            Utility::Commit { .. } | Utility::PrepareTransaction(_)
+                if matches!(self.block, Block::Open | Block::Implicit) =>
+            {
+                self.after.committing = true;
+                let due = self.run_all_due();
+                // Waiting, it may still be cancelled, and fails then.
+                self.after.committing = matches!(due, Ok(Some(_)));
+                if due.is_err() {
+                    self.abort_transaction();
+                }
+                due
+            }
+            Utility::SetConstraints(s) => self.set_constraints(s),
+            _ => Ok(None),
         }
     }
 
@@ -147,6 +172,8 @@ impl Session {
     /// Statements that give no rows. After a pause the statement begins anew.
     fn simple_utility(&mut self, utility: &Utility) -> Result<Option<Pause>> {
         match utility {
+            // Carried out before.
+            Utility::SetConstraints(_) => {}
             Utility::Set(v) => self.set_variable(v)?,
             Utility::Reset(target) => self.reset(target)?,
             Utility::Prepare(p) => self.prepare_sql(p)?,
@@ -608,6 +635,7 @@ impl Session {
         if self.tx.as_ref().is_some_and(|tx| tx.borrow().is_read_only()) {
             return Err(read_only_error(utility.tag()));
         }
+        self.check_nothing_pends(utility)?;
         if !self.concerns_temporary(utility) {
             // Anybody's temporary views may stand in the way.
             self.around.db.catalog.tell_temporary();
@@ -682,6 +710,7 @@ impl Session {
                 Step::Done => break,
             }
         }
+        self.settle_here(false)?;
         match table.persistence == crate::catalog::Persistence::Temporary {
             true => self.finish_temporary_definition(),
             false => self.finish_definition(),
@@ -790,6 +819,7 @@ impl Session {
                 Step::Done => break,
             }
         }
+        self.settle_here(false)?;
         self.end_statement(plan.kind != crate::plan::StatementKind::Select)?;
         Ok(running)
     }
@@ -847,6 +877,10 @@ impl DdlHost for SessionDdlHost<'_> {
 
     fn check_interrupt(&self) -> Result<()> {
         self.around.cancel.check()
+    }
+
+    fn functions(&self) -> &dyn crate::functions::FnContext {
+        self.around
     }
 }
 

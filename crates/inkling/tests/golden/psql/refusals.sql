@@ -1,6 +1,6 @@
 -- What is not there is refused by name.
 create table t (a int primary key, b int);
-create table f (a int references t (a));
+create table f (a int, exclude using gist (a with =));
 create function f() returns int language sql as 'select 1';
 create table x (a int) partition by range (a);
 create table x () inherits (t);

@@ -131,6 +131,7 @@ impl Fixture {
             columns: vec![5],
             deferrable: false,
             deferred: false,
+            validated: true,
         }));
         self.add(t);
         let mut u = table(
@@ -215,6 +216,7 @@ fn table(oid: u32, name: &str, columns: &[(&str, TypeRef, bool)]) -> TableDef {
         columns: columns.iter().enumerate().map(column).collect(),
         indexes: Vec::new(),
         constraints: Vec::new(),
+        referenced_by: Vec::new(),
         fillfactor: 100,
         options: Vec::new(),
         view: None,
@@ -260,6 +262,7 @@ fn primary(t: &mut TableDef, oid: u32, attnums: &[i16]) {
         columns: attnums.to_vec(),
         deferrable: false,
         deferred: false,
+        validated: true,
     }));
 }
 

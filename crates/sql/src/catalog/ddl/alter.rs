@@ -1,7 +1,8 @@
 //! ALTER TABLE.
 
 use super::DdlContext;
-use super::create::{add_constraint, column_rows, default_rows, refuse_constraint, stored_default};
+use super::create::{add_constraint, column_rows, default_rows, stored_default};
+use super::foreign::{self, Support};
 use super::index::TableRows;
 use super::persistence::{refuse_twice, set_persistence};
 use super::sequence;
@@ -13,7 +14,8 @@ use crate::analyze::statement::{
 use crate::analyze::walk;
 use crate::catalog::describe::options_array;
 use crate::catalog::{
-    ColumnDef, ConstraintKind, Identity, Persistence, SequenceOwner, TableDef, durability,
+    ColumnDef, ConstraintDef, ConstraintKind, Identity, Persistence, SequenceOwner, TableDef,
+    durability,
 };
 use crate::error::{Result, SqlError, State};
 use crate::functions::Volatility;
@@ -40,8 +42,6 @@ pub fn alter_table(cx: &mut DdlContext<'_>, statement: &AlterTable) -> Result<()
 fn refuse_unsupported(action: &AlterAction) -> Result<()> {
     let what = match action {
         AlterAction::SetType { .. } => "ALTER COLUMN ... TYPE",
-        AlterAction::ValidateConstraint { .. } => "VALIDATE CONSTRAINT",
-        AlterAction::AddConstraint(c) => return refuse_constraint(c),
         _ => return Ok(()),
     };
     Err(SqlError::unsupported(what))
@@ -70,7 +70,8 @@ fn alter(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, action: &AlterAction) -
         }
         AlterAction::DropIdentity { attnum } => drop_identity(cx, table, *attnum),
         AlterAction::AddConstraint(constraint) => add_table_constraint(cx, table, constraint),
-        AlterAction::DropConstraint { name, .. } => drop_constraint(cx, table, name),
+        AlterAction::DropConstraint { name, cascade } => drop_constraint(cx, table, name, *cascade),
+        AlterAction::ValidateConstraint { name } => validate_constraint(cx, table, name),
         AlterAction::SetLogged => set_persistence(cx, table, Persistence::Permanent),
         AlterAction::SetUnlogged => set_persistence(cx, table, Persistence::Unlogged),
         AlterAction::SetOptions(set) => change_options(cx, table, |options| {
@@ -292,9 +293,22 @@ fn drop_column(
     attnum: i16,
     cascade: bool,
 ) -> Result<()> {
-    super::drop::check_dependents(cx, table.oid, &table.name, "table", cascade)?;
+    super::drop::check_dependents(
+        cx,
+        table.oid,
+        (&table.name, "table"),
+        cascade,
+        (Vec::new(), &[]),
+    )?;
+    let name = &table.columns[attnum as usize - 1].name;
+    let column = format!("column {name} of table {}", table.name);
+    let support = Support::Column(table.oid, attnum);
+    super::drop::drop_foreign_keys(cx, support, (&column, &column), cascade, |c| {
+        // Those of the column itself go with it.
+        c.table == table.oid && c.columns.contains(&attnum)
+    })?;
     for constraint in table.constraints.iter().filter(|c| c.columns.contains(&attnum)) {
-        drop_constraint(cx, table, &constraint.name)?;
+        remove_constraint(cx, table, constraint)?;
     }
     let of_column = |i: &&Arc<crate::catalog::IndexDef>| {
         let is_constraint = table.constraints.iter().any(|c| match c.kind {
@@ -350,6 +364,7 @@ fn add_table_constraint(
                 _ => Ok(()),
             })?;
         }
+        ConstraintSpecKind::Foreign { .. } => return add_foreign(cx, table, constraint),
         _ if constraint.not_valid => return Err(SqlError::unsupported("NOT VALID")),
         _ => {}
     }
@@ -361,13 +376,73 @@ fn add_table_constraint(
     })
 }
 
-fn drop_constraint(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, name: &str) -> Result<()> {
-    let constraint = table.constraints.iter().find(|c| c.name == name).ok_or_else(|| {
+/// A foreign key of a table that has rows.
+fn add_foreign(
+    cx: &mut DdlContext<'_>,
+    table: &Arc<TableDef>,
+    constraint: &ConstraintSpec,
+) -> Result<()> {
+    add_constraint(cx, table, constraint)?;
+    if constraint.not_valid {
+        return Ok(());
+    }
+    cx.next_command()?;
+    cx.catalog = Arc::new(super::store::load_snapshot(cx.engine, cx.tx, cx.catalog.version)?);
+    let table = cx.catalog.table(table.oid).cloned();
+    let table = table.ok_or_else(|| SqlError::internal("the altered table is gone"))?;
+    let made = find_constraint(&table, &constraint.name)?;
+    foreign::check_rows(cx, &table, &made)
+}
+
+fn find_constraint(table: &TableDef, name: &str) -> Result<Arc<ConstraintDef>> {
+    table.constraints.iter().find(|c| c.name == name).cloned().ok_or_else(|| {
         SqlError::new(
             State::UNDEFINED_OBJECT,
             format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
         )
-    })?;
+    })
+}
+
+fn validate_constraint(cx: &mut DdlContext<'_>, table: &Arc<TableDef>, name: &str) -> Result<()> {
+    let constraint = find_constraint(table, name)?;
+    match constraint.kind {
+        ConstraintKind::Foreign { .. } if !constraint.validated => {
+            foreign::validate(cx, table, &constraint)
+        }
+        ConstraintKind::Foreign { .. } | ConstraintKind::Check { .. } => Ok(()),
+        ConstraintKind::Primary { .. } | ConstraintKind::Unique { .. } => Err(SqlError::new(
+            State::WRONG_OBJECT_TYPE,
+            format!(
+                "constraint \"{name}\" of relation \"{}\" is not a foreign key or check constraint",
+                table.name
+            ),
+        )),
+    }
+}
+
+/// DROP CONSTRAINT: foreign keys that need the constraint's index stand in the way, or go too.
+fn drop_constraint(
+    cx: &mut DdlContext<'_>,
+    table: &Arc<TableDef>,
+    name: &str,
+    cascade: bool,
+) -> Result<()> {
+    let constraint = find_constraint(table, name)?;
+    if let ConstraintKind::Primary { index } | ConstraintKind::Unique { index } = constraint.kind {
+        let what = format!("constraint {name} on table {}", table.name);
+        let support = table.indexes.iter().find(|i| i.oid == index);
+        let support = format!("index {}", support.map_or(name, |i| i.name.as_str()));
+        let names = (what.as_str(), support.as_str());
+        super::drop::drop_foreign_keys(cx, Support::Index(index), names, cascade, |_| false)?;
+    }
+    remove_constraint(cx, table, &constraint)
+}
+
+fn remove_constraint(
+    cx: &mut DdlContext<'_>,
+    table: &Arc<TableDef>,
+    constraint: &ConstraintDef,
+) -> Result<()> {
     let oid = constraint.oid;
     cx.delete_where(Oid::PG_CONSTRAINT, |row| row.get_oid("oid") == oid)?;
     match &constraint.kind {

@@ -1,5 +1,6 @@
 //! CREATE TABLE.
 
+use super::foreign::add_foreign_key;
 use super::index::{NewIndex, make_index};
 use super::sequence::{default_depends, make_for_column, own};
 use super::{DdlContext, already_exists};
@@ -16,7 +17,6 @@ use std::sync::Arc;
 /// Makes the table; `None` when it exists and IF NOT EXISTS was said.
 pub fn create_table(cx: &mut DdlContext<'_>, c: &CreateTable) -> Result<Option<Arc<TableDef>>> {
     let schema = cx.place(c.schema)?;
-    refuse_unsupported(c)?;
     if cx.catalog.find_in_schema(schema, &c.name).is_some() {
         if !c.if_not_exists {
             return Err(already_exists(&c.name));
@@ -35,28 +35,20 @@ pub fn create_table(cx: &mut DdlContext<'_>, c: &CreateTable) -> Result<Option<A
             own(cx, *sequence, SequenceOwner { table, attnum, identity })?;
         }
     }
-    for constraint in &c.constraints {
+    let is_foreign = |k: &&ConstraintSpec| matches!(k.kind, ConstraintSpecKind::Foreign { .. });
+    for constraint in c.constraints.iter().filter(|k| !is_foreign(k)) {
         add_constraint(cx, &table, constraint)?;
     }
     for index in &c.indexes {
         make_index(cx, &table, &NewIndex::plain(index.clone()))?;
     }
+    // Last: they may refer to the table's own keys. There are no rows to be checked.
+    for constraint in c.constraints.iter().filter(is_foreign) {
+        let valid = ConstraintSpec { not_valid: false, ..constraint.clone() };
+        add_constraint(cx, &table, &valid)?;
+    }
     cx.next_command()?;
     Ok(Some(table))
-}
-
-/// What is not there yet is refused before anything is written.
-fn refuse_unsupported(c: &CreateTable) -> Result<()> {
-    c.constraints.iter().try_for_each(refuse_constraint)
-}
-
-/// Refuses the kinds of constraints that are not implemented.
-pub fn refuse_constraint(constraint: &ConstraintSpec) -> Result<()> {
-    match &constraint.kind {
-        ConstraintSpecKind::Foreign { .. } => Err(SqlError::unsupported("FOREIGN KEY")),
-        _ if constraint.deferrable => Err(SqlError::unsupported("a DEFERRABLE constraint")),
-        _ => Ok(()),
-    }
 }
 
 /// Makes the sequences of serial and identity columns.
@@ -117,6 +109,7 @@ fn describe_table(
         columns,
         indexes: Vec::new(),
         constraints: Vec::new(),
+        referenced_by: Vec::new(),
         fillfactor: fillfactor.and_then(|(_, v)| v.parse().ok()).unwrap_or(100),
         options: c.options.clone(),
         view: None,
@@ -260,7 +253,7 @@ pub fn add_constraint(
         ConstraintSpecKind::UsingIndex { .. } => {
             return Err(SqlError::unsupported("ADD CONSTRAINT ... USING INDEX"));
         }
-        ConstraintSpecKind::Foreign { .. } => return Err(SqlError::unsupported("FOREIGN KEY")),
+        ConstraintSpecKind::Foreign { .. } => return add_foreign_key(cx, table, constraint),
     };
     let index = match NewIndex::of_constraint(table, constraint) {
         Some(new) => make_index(cx, table, &new)?,
@@ -272,6 +265,8 @@ pub fn add_constraint(
         .name("conname", &constraint.name)
         .oid("connamespace", table.schema)
         .char("contype", kind)
+        .bool("condeferrable", constraint.deferrable)
+        .bool("condeferred", constraint.initially_deferred)
         .bool("convalidated", true)
         .oid("conrelid", table.oid)
         .oid("conindid", index)

@@ -1,8 +1,9 @@
 //! DROP of tables, indexes, views, sequences and schemas.
 
+use super::foreign::{self, Support};
 use super::{DdlContext, alter};
 use crate::analyze::statement::{DropObjects, ObjectKind};
-use crate::catalog::{IndexDef, RelationKind, TableDef};
+use crate::catalog::{ConstraintDef, IndexDef, RelationKind, TableDef};
 use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{Datum, Oid};
 use inkling_storage::ids::RelId;
@@ -29,6 +30,9 @@ pub fn drop_objects(cx: &mut DdlContext<'_>, statement: &DropObjects) -> Result<
             ObjectKind::Index => {
                 let Some(index) = cx.catalog.indexes.get(oid).cloned() else { continue };
                 refuse_constraint_index(cx, &index)?;
+                let what = format!("index {}", index.name);
+                let (support, names) = (Support::Index(*oid), (what.as_str(), what.as_str()));
+                drop_foreign_keys(cx, support, names, statement.cascade, |_| false)?;
                 drop_index(cx, &index)?;
             }
             ObjectKind::Schema => drop_schema(cx, *oid, statement.cascade)?,
@@ -50,35 +54,68 @@ fn dependents(cx: &mut DdlContext<'_>, oid: Oid) -> Result<Vec<Arc<TableDef>>> {
     Ok(reading.filter(|t| t.kind == RelationKind::View).cloned().collect())
 }
 
-/// Drops what depends on `oid` under CASCADE, refuses otherwise.
+fn still_depended_on(what: &str, lines: &[String]) -> SqlError {
+    SqlError::new(
+        State::DEPENDENT_OBJECTS_STILL_EXIST,
+        format!("cannot drop {what} because other objects depend on it"),
+    )
+    .detail(lines.join("\n"))
+    .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// Drops the views and foreign keys (`keys`) that depend on a relation, called `noun name`, under
+/// CASCADE; refuses otherwise. Views in `also` go anyhow.
 pub fn check_dependents(
     cx: &mut DdlContext<'_>,
     oid: Oid,
-    name: &str,
-    noun: &str,
+    (name, noun): (&str, &str),
     cascade: bool,
+    (keys, also): (Vec<Arc<ConstraintDef>>, &[Oid]),
 ) -> Result<()> {
-    let views = dependents(cx, oid)?;
-    if views.is_empty() {
+    let mut views = dependents(cx, oid)?;
+    views.retain(|v| !also.contains(&v.oid));
+    let view = |v: &Arc<TableDef>| format!("view {}", v.name);
+    let constraint = |k: &Arc<ConstraintDef>| foreign::words(&cx.catalog, k);
+    let words: Vec<String> = keys.iter().map(constraint).chain(views.iter().map(view)).collect();
+    if words.is_empty() {
         return Ok(());
     }
     if !cascade {
         let lines: Vec<String> =
-            views.iter().map(|v| format!("view {} depends on {noun} {name}", v.name)).collect();
-        return Err(SqlError::new(
-            State::DEPENDENT_OBJECTS_STILL_EXIST,
-            format!("cannot drop {noun} {name} because other objects depend on it"),
-        )
-        .detail(lines.join("\n"))
-        .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            words.iter().map(|w| format!("{w} depends on {noun} {name}")).collect();
+        return Err(still_depended_on(&format!("{noun} {name}"), &lines));
+    }
+    cx.notices.push(cascade_notice(&words));
+    for key in keys {
+        foreign::drop_foreign_key(cx, &key)?;
     }
     for view in views {
-        let text = format!("drop cascades to view {}", view.name);
-        cx.notices
-            .push(SqlError::new(State::SUCCESSFUL_COMPLETION, text).severity(Severity::Notice));
         drop_relation(cx, &view, true, &[])?;
     }
     Ok(())
+}
+
+/// The foreign keys that hang on something that goes: refused, or dropped with CASCADE. `names`:
+/// what is dropped, and what they depend on, which goes with it. Those that `own` says go anyhow.
+pub fn drop_foreign_keys(
+    cx: &mut DdlContext<'_>,
+    support: Support,
+    (what, on): (&str, &str),
+    cascade: bool,
+    own: impl Fn(&ConstraintDef) -> bool,
+) -> Result<()> {
+    let mut keys = foreign::hanging_on(&cx.catalog, support, &[]);
+    keys.retain(|k| !own(k));
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let words: Vec<String> = keys.iter().map(|k| foreign::words(&cx.catalog, k)).collect();
+    if !cascade {
+        let lines: Vec<String> = words.iter().map(|w| format!("{w} depends on {on}")).collect();
+        return Err(still_depended_on(what, &lines));
+    }
+    cx.notices.push(cascade_notice(&words));
+    keys.iter().try_for_each(|key| foreign::drop_foreign_key(cx, key))
 }
 
 /// A default of some column.
@@ -190,10 +227,8 @@ fn drop_relation(
 ) -> Result<()> {
     let noun = noun_of(table.kind);
     super::readers::check_readers(cx, table)?;
-    let blocked = dependents(cx, table.oid)?.iter().any(|v| !also.contains(&v.oid));
-    if blocked {
-        check_dependents(cx, table.oid, &table.name, noun, cascade)?;
-    }
+    let keys = foreign::hanging_on(&cx.catalog, Support::Table(table.oid), also);
+    check_dependents(cx, table.oid, (&table.name, noun), cascade, (keys, also))?;
     for index in &table.indexes {
         drop_index(cx, index)?;
     }

@@ -29,11 +29,13 @@ use std::sync::Arc;
 pub struct NewIndex {
     spec: IndexSpec,
     primary: bool,
+    /// Of a deferrable constraint: keys may be there twice until they are checked.
+    deferrable: bool,
 }
 
 impl NewIndex {
     pub fn plain(spec: IndexSpec) -> Self {
-        NewIndex { spec, primary: false }
+        NewIndex { spec, primary: false, deferrable: false }
     }
 
     /// The index that a constraint needs, if it needs one.
@@ -68,7 +70,7 @@ impl NewIndex {
             predicate: None,
             options: options.clone(),
         };
-        Some(NewIndex { spec, primary })
+        Some(NewIndex { spec, primary, deferrable: constraint.deferrable })
     }
 }
 
@@ -165,7 +167,7 @@ fn index_row(oid: Oid, table: &TableDef, new: &NewIndex) -> CatalogRow {
         .bool("indisunique", spec.unique)
         .bool("indnullsnotdistinct", spec.nulls_not_distinct)
         .bool("indisprimary", new.primary)
-        .bool("indimmediate", true)
+        .bool("indimmediate", !new.deferrable)
         .bool("indisvalid", true)
         .bool("indisready", true)
         .bool("indislive", true)

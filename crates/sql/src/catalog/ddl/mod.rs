@@ -16,6 +16,7 @@
 mod alter;
 mod create;
 mod drop;
+mod foreign;
 mod index;
 mod misc;
 mod persistence;
@@ -27,11 +28,14 @@ pub use alter::fills;
 
 use super::rows::{CatalogRow, system_relation};
 use super::temp::TempSchemas;
-use super::{CatalogSnapshot, Persistence};
+use super::{CatalogSnapshot, Persistence, TableDef};
 use super::{role_settings, store};
 use crate::analyze::bound::Expr;
-use crate::analyze::statement::{AlterAction, AlterTable, TargetSchema, Utility};
+use crate::analyze::statement::{
+    AlterAction, AlterTable, ConstraintSpec, ConstraintSpecKind, TargetSchema, Utility,
+};
 use crate::error::{Result, SqlError, State};
+use crate::functions::FnContext;
 use crate::types::{Datum, Oid};
 use inkling_storage::engine::Engine;
 use inkling_storage::ids::RowId;
@@ -49,6 +53,8 @@ pub trait DdlHost {
     /// A value as text, for a message.
     fn show(&self, value: &Datum, ty: Oid) -> String;
     fn check_interrupt(&self) -> Result<()>;
+    /// What casts of values ask of the session.
+    fn functions(&self) -> &dyn FnContext;
 }
 
 /// One data definition statement's surroundings.
@@ -110,7 +116,9 @@ fn wanted_locks(
         Utility::CreateTable(c) => {
             let sequences = c.columns.iter().filter_map(|col| col.sequence.as_ref());
             let names = std::iter::once(&c.name).chain(sequences.map(|s| &s.name));
-            names.flat_map(|name| new_name(c.schema, name)).collect()
+            let names = names.flat_map(|name| new_name(c.schema, name));
+            let referenced = c.constraints.iter().filter_map(referenced_table);
+            names.chain(referenced.map(|oid| relation(oid, ShareRowExclusive))).collect()
         }
         Utility::CreateSequence(c) => new_name(c.schema, &c.name),
         Utility::AlterSequence(a) => vec![relation(a.sequence, ShareRowExclusive)],
@@ -136,13 +144,22 @@ fn wanted_locks(
                 Some(i) => {
                     vec![relation(i.table, AccessExclusive), relation(*oid, AccessExclusive)]
                 }
-                None => with_sequences(catalog, *oid),
+                None => {
+                    let tied = foreign::tied_to(catalog, *oid);
+                    let mut locks = with_sequences(catalog, *oid);
+                    locks.extend(tied.into_iter().map(|oid| relation(oid, AccessExclusive)));
+                    locks
+                }
             })
             .collect(),
-        Utility::Truncate(t) if t.restart_identity => {
-            t.tables.iter().flat_map(|t| with_sequences(catalog, t.oid)).collect()
+        Utility::Truncate(t) => {
+            let all = foreign::truncated(catalog, &t.tables, t.cascade);
+            let of = |table: &Arc<TableDef>| match t.restart_identity {
+                true => with_sequences(catalog, table.oid),
+                false => vec![relation(table.oid, AccessExclusive)],
+            };
+            all.iter().flat_map(of).collect()
         }
-        Utility::Truncate(t) => t.tables.iter().map(|t| relation(t.oid, AccessExclusive)).collect(),
         Utility::CreateSchema(c) => vec![(name_tag(Oid(1), &c.name), AccessExclusive)],
         Utility::CreateRole(c) => vec![(name_tag(Oid(2), &c.name), AccessExclusive)],
         Utility::AlterRole(a) => {
@@ -166,6 +183,7 @@ fn with_sequences(catalog: &CatalogSnapshot, table: Oid) -> Vec<(LockTag, LockMo
 fn alter_locks(catalog: &CatalogSnapshot, a: &AlterTable) -> Vec<(LockTag, LockMode)> {
     let mut locks = with_sequences(catalog, a.table.oid);
     for action in &a.actions {
+        locks.extend(foreign_locks(catalog, a, action));
         let sequence = match action {
             AlterAction::AddColumn(c) => c.sequence.as_ref(),
             AlterAction::AddIdentity { sequence, .. } => Some(sequence),
@@ -177,6 +195,35 @@ fn alter_locks(catalog: &CatalogSnapshot, a: &AlterTable) -> Vec<(LockTag, LockM
         }
     }
     locks
+}
+
+/// The table that a foreign key to be made refers to, another than its own.
+fn referenced_table(constraint: &ConstraintSpec) -> Option<Oid> {
+    match constraint.kind {
+        ConstraintSpecKind::Foreign { referenced, .. } => referenced,
+        _ => None,
+    }
+}
+
+/// Tables at the other end of foreign keys that an action makes, checks or may drop.
+fn foreign_locks(
+    catalog: &CatalogSnapshot,
+    a: &AlterTable,
+    action: &AlterAction,
+) -> Vec<(LockTag, LockMode)> {
+    let (tables, mode) = match action {
+        AlterAction::AddConstraint(c) => {
+            (referenced_table(c).into_iter().collect(), LockMode::ShareRowExclusive)
+        }
+        AlterAction::ValidateConstraint { .. } => {
+            (foreign::tied_to(catalog, a.table.oid), LockMode::RowShare)
+        }
+        AlterAction::DropConstraint { .. } | AlterAction::DropColumn { .. } => {
+            (foreign::tied_to(catalog, a.table.oid), LockMode::AccessExclusive)
+        }
+        _ => return Vec::new(),
+    };
+    tables.into_iter().map(|oid: Oid| (LockTag::Relation(oid.0), mode)).collect()
 }
 
 /// The schema of a relation, which its name has to be free in.

@@ -17,12 +17,13 @@
 
 use super::DdlContext;
 use crate::analyze::statement::{AlterAction, AlterTable};
-use crate::catalog::{Persistence, TableDef};
+use crate::catalog::{ConstraintDef, ConstraintKind, Persistence, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::types::{Datum, Oid};
 use inkling_storage::StorageError;
 use inkling_storage::btree::{self, BtreeRel};
 use inkling_storage::ids::RelId;
+use std::sync::Arc;
 
 /// What a relation's files hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,7 @@ pub fn set_persistence(cx: &mut DdlContext<'_>, table: &TableDef, to: Persistenc
     if table.persistence == to {
         return Ok(());
     }
+    check_foreign_keys(cx, table, to)?;
     let new = change(cx, table.oid, table.rel, to, Contents::Rows)?;
     super::readers::carry_readers(cx, table, new);
     if let Some((toast, _)) = table.toast {
@@ -79,6 +81,38 @@ pub fn set_persistence(cx: &mut DdlContext<'_>, table: &TableDef, to: Persistenc
     }
     for sequence in super::sequence::owned(&cx.catalog, table.oid) {
         super::sequence::set_persistence(cx, &sequence, to)?;
+    }
+    Ok(())
+}
+
+/// A permanent table refers to permanent ones only.
+fn check_foreign_keys(cx: &DdlContext<'_>, table: &TableDef, to: Persistence) -> Result<()> {
+    let becomes_logged = to == Persistence::Permanent;
+    let others: Vec<(Oid, &str)> = match becomes_logged {
+        true => {
+            let of = |c: &Arc<ConstraintDef>| match c.kind {
+                ConstraintKind::Foreign { referenced, .. } => Some(referenced),
+                _ => None,
+            };
+            table.constraints.iter().filter_map(|c| Some((of(c)?, c.name.as_str()))).collect()
+        }
+        false => table.referenced_by.iter().map(|c| (c.table, c.name.as_str())).collect(),
+    };
+    for (oid, constraint) in others.into_iter().filter(|o| o.0 != table.oid) {
+        let Some(other) = cx.catalog.table(oid) else { continue };
+        if (other.persistence == Persistence::Permanent) == becomes_logged {
+            continue;
+        }
+        let (to, it) = if becomes_logged { ("logged", "unlogged") } else { ("unlogged", "logged") };
+        let text = format!(
+            "could not change table \"{}\" to {to} because it references {it} table \"{}\"",
+            table.name, other.name
+        );
+        return Err(SqlError::new(State::INVALID_TABLE_DEFINITION, text).object(|o| {
+            o.schema = Some(table.schema_name.clone());
+            o.table = Some(table.name.clone());
+            o.constraint = Some(constraint.to_owned());
+        }));
     }
     Ok(())
 }

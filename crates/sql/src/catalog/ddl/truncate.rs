@@ -1,9 +1,9 @@
 //! TRUNCATE: new, empty files in place of the old ones, which go at commit.
 
-use super::DdlContext;
+use super::{DdlContext, foreign};
 use crate::analyze::statement::Truncate;
 use crate::catalog::{Persistence, TableDef};
-use crate::error::{Result, SqlError, State};
+use crate::error::{Result, Severity, SqlError, State};
 use crate::types::{Datum, Oid};
 use inkling_storage::btree::{self, BtreeRel};
 use inkling_storage::ids::RelId;
@@ -11,7 +11,14 @@ use std::sync::Arc;
 
 pub fn truncate(cx: &mut DdlContext<'_>, statement: &Truncate) -> Result<()> {
     let mut done: Vec<Oid> = Vec::new();
-    for table in &statement.tables {
+    let tables = foreign::truncated(&cx.catalog, &statement.tables, statement.cascade);
+    for table in tables.iter().skip(statement.tables.len()) {
+        let text = format!("truncate cascades to table \"{}\"", table.name);
+        let notice = SqlError::new(State::SUCCESSFUL_COMPLETION, text);
+        cx.notices.push(notice.severity(Severity::Notice));
+    }
+    foreign::check_truncated(&cx.catalog, &tables)?;
+    for table in &tables {
         if table.system {
             return Err(SqlError::new(
                 State::INSUFFICIENT_PRIVILEGE,

@@ -12,13 +12,18 @@ use crate::analyze::bound::Expr;
 use crate::catalog::TableDef;
 use crate::error::Result;
 use crate::exec::ExecCx;
+use crate::exec::after::{AfterQueue, Event};
 use crate::exec::build::BuildEnv;
 use crate::exec::expr::Ex;
+use crate::exec::key_check::KeyCheck;
+use crate::exec::references::{self, Checked};
 use crate::exec::run::ExecEnv;
+use crate::exec::table::TableExec;
 use crate::plan::{self, PlanEnv};
 use crate::row::EncodedRow;
 use crate::types::Datum;
 use inkling_storage::heap::{self, InsertOpts};
+use inkling_storage::ids::RowId;
 use inkling_storage::wait::WaitHandle;
 use std::sync::Arc;
 
@@ -102,7 +107,7 @@ impl BulkInsert {
         *values = std::mem::take(&mut cx.regs);
         values.truncate(width);
         checked?;
-        if !target.table.indexes.is_empty() {
+        if !target.table.indexes.is_empty() || target.table.watch.is_some() {
             self.values.extend_from_slice(values);
         }
         self.bytes += self.rows[self.filled].body().stored_len();
@@ -159,9 +164,43 @@ impl BulkInsert {
                 }
             }
         }
+        self.check_keys(env, &table, &addresses, block)?;
         self.filled = 0;
         self.bytes = 0;
         self.values.clear();
+        Ok(())
+    }
+
+    /// The foreign keys of a batch: checked now, so that a long COPY keeps no list of its rows,
+    /// unless a later row may be what an earlier one refers to, or the check is put off.
+    fn check_keys(
+        &mut self,
+        env: &ExecEnv<'_>,
+        table: &TableExec,
+        addresses: &[RowId],
+        block: Block<'_>,
+    ) -> Result<()> {
+        let Some(watch) = &table.watch else { return Ok(()) };
+        let width = self.table.columns.len();
+        let mut queue = AfterQueue::default();
+        for (row, values) in addresses.iter().zip(self.values.chunks_exact(width)) {
+            watch.inserted(&mut queue, *row, values)?;
+        }
+        while let Some(event) = queue.take() {
+            match &event {
+                Event::Reference { key, values, .. }
+                    if !key.refers_to_itself() && !env.after.borrow().puts_off(key) =>
+                {
+                    let mut check = KeyCheck::default();
+                    while let Checked::Wait(handle) =
+                        references::referenced_row(env, &mut check, key, values)?
+                    {
+                        block(&handle)?;
+                    }
+                }
+                _ => env.after.borrow_mut().push(event)?,
+            }
+        }
         Ok(())
     }
 }

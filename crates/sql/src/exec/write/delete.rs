@@ -53,12 +53,14 @@ impl Delete {
                 }
             }
             let heap = &self.target.table.heap;
+            store.admits(heap, row)?;
             let result = {
                 let mut tx = store.tx.borrow_mut();
                 heap::delete(store.engine, &mut tx, heap, row)?
             };
             match result {
                 TupleResult::Ok(()) => {
+                    self.watch(cx, row)?;
                     self.clean_long(cx, row)?;
                     return Ok(Outcome::Deleted);
                 }
@@ -80,6 +82,23 @@ impl Delete {
                 }
             }
         }
+    }
+
+    /// Leaves what referencing rows mean for this one to after the statement.
+    fn watch(&self, cx: &mut ExecCx<'_>, row: RowId) -> Result<()> {
+        let table = &self.target.table;
+        let Some(watch) = table.watch.as_ref().filter(|w| w.concerns_delete()) else {
+            return Ok(());
+        };
+        let raw = raw_row(cx, table, row)?;
+        let store = *cx.store()?;
+        let mut old = vec![Datum::Null; table.def.columns.len()];
+        if let Some(tuple) = raw.tuple() {
+            table.load(store.engine, tuple, &watch.columns, &mut old, 0)?;
+        }
+        cx.raw = raw;
+        cx.raw_of = table.def.oid;
+        watch.deleted(&mut store.after.borrow_mut(), &old)
     }
 
     fn clean_long(&self, cx: &mut ExecCx<'_>, row: RowId) -> Result<()> {

@@ -143,7 +143,12 @@ impl Insert {
         let key = &mut self.target.key;
         let entries = self.work.go_on(&store, cx, &table, block, &|_| true, key)?;
         match (entries, &self.conflict) {
-            (Entries::Done, _) => Ok(Some(Outcome::Written)),
+            (Entries::Done, _) => {
+                if let Some(watch) = &table.watch {
+                    watch.inserted(&mut store.after.borrow_mut(), self.work.row, block)?;
+                }
+                Ok(Some(Outcome::Written))
+            }
             (Entries::Wait(h), None) => Ok(Some(Outcome::Wait(h))),
             (Entries::Duplicate(i), None) => Err(duplicate(cx, &table, i, block)),
             (Entries::Duplicate(i), Some(c)) if !c.arbitrates(i) => {

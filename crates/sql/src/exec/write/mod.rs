@@ -27,16 +27,18 @@ pub use insert::Insert;
 pub use lock::{LockRows, Mark};
 pub use update::{Update, Updater};
 
+use super::after::Event;
 use super::expr::Ex;
 use super::scan::Load;
-use super::table::TableExec;
+use super::table::{IndexExec, TableExec};
 use super::wait::{Queue, RowWait, Waiting};
 use super::{ExecCx, Reg, Step, Store};
 use crate::analyze::bound::LockStrength;
+use crate::catalog::{ConstraintDef, ConstraintKind, TableDef};
 use crate::error::{Result, SqlError, State};
 use crate::row::EncodedRow;
 use crate::types::{self, Datum};
-use inkling_storage::btree::{self, InsertOutcome};
+use inkling_storage::btree::{self, InsertOutcome, UniqueVerdict};
 use inkling_storage::heap::{self, Newest, RowLock, TupleBuf};
 use inkling_storage::ids::{RowId, Xid};
 use inkling_storage::txn::IsolationLevel;
@@ -184,7 +186,30 @@ pub fn duplicate(cx: &ExecCx<'_>, table: &TableExec, index: usize, row: &[Datum]
         })
 }
 
+/// The same, for a check that came later, when only the key is there: in the index's order.
+pub fn duplicate_key(cx: &ExecCx<'_>, table: &TableExec, index: usize, key: &[Datum]) -> SqlError {
+    let mut row = vec![Datum::Null; table.def.columns.len()];
+    for (column, value) in table.indexes[index].def.columns.iter().zip(key) {
+        row[column.attnum.max(1) as usize - 1] = value.clone();
+    }
+    duplicate(cx, table, index, &row)
+}
+
 /// `(id, name)=(1, x)`.
+pub fn columns_text(cx: &ExecCx<'_>, table: &TableDef, columns: &[usize], key: &[Datum]) -> String {
+    let mut names = Vec::new();
+    let mut values = Vec::new();
+    for (at, value) in columns.iter().zip(key) {
+        let column = &table.columns[*at];
+        names.push(column.name.as_str());
+        write_value(cx, value, column.ty.oid, usize::MAX, &mut values);
+        values.extend_from_slice(b", ");
+    }
+    values.truncate(values.len().saturating_sub(2));
+    format!("({})=({})", names.join(", "), String::from_utf8_lossy(&values))
+}
+
+/// The same for an index's key.
 fn key_text(cx: &ExecCx<'_>, table: &TableExec, index: usize, row: &[Datum]) -> String {
     let index = &table.indexes[index];
     let mut names = Vec::new();
@@ -248,9 +273,18 @@ impl IndexWork {
                 self.next += 1;
                 continue;
             }
-            let counts =
-                index.def.unique && unique(self.next) && (!null || index.def.nulls_not_distinct);
+            let may_count = index.def.unique && (!null || index.def.nulls_not_distinct);
+            if may_count && !index.def.immediate {
+                // Also when the key stayed: the check of the old version will find that gone.
+                let new_key = unique(self.next);
+                if add_entry_noting(store, table, self.next, key, self.row, new_key)? {
+                    check_later(store, index, table, values, self.row)?;
+                }
+                self.next += 1;
+                continue;
+            }
             let new_key = unique(self.next);
+            let counts = may_count && new_key;
             match add_entry(store, table, self.next, key, self.row, (counts, new_key))? {
                 InsertOutcome::Done => self.next += 1,
                 InsertOutcome::Duplicate(_) => return Ok(Entries::Duplicate(self.next)),
@@ -284,6 +318,60 @@ fn add_entry(
     // Who looked for this key and saw the row with it has the row.
     let sx = if new_key { tx.watched() } else { None };
     Ok(btree::insert_watched(engine, xid, sx, btree, key, row, check)?)
+}
+
+/// Adds one entry to an index whose keys need be unique only later. True: another row with this
+/// key is there, or may be: to be looked at again.
+fn add_entry_noting(
+    store: &Store<'_>,
+    table: &TableExec,
+    index: usize,
+    key: &[u8],
+    row: RowId,
+    new_key: bool,
+) -> Result<bool> {
+    let engine = store.engine;
+    let xid = store.tx.borrow_mut().xid(engine)?;
+    let btree = &table.indexes[index].btree;
+    let tx = store.tx.borrow();
+    let mut met = false;
+    // Asked with the leaf latched: of two who add the same key the later one notices.
+    let mut check = |other: RowId| {
+        let verdict = heap::unique_verdict(engine, &tx, &table.heap, other)?;
+        Ok(match verdict {
+            UniqueVerdict::Conflict | UniqueVerdict::WaitFor(_) => {
+                met = true;
+                UniqueVerdict::Dead
+            }
+            dead => dead,
+        })
+    };
+    let sx = if new_key { tx.watched() } else { None };
+    match btree::insert_watched(engine, xid, sx, btree, key, row, Some(&mut check))? {
+        InsertOutcome::Done => Ok(met),
+        _ => Err(SqlError::internal("an entry was refused although nothing spoke against it")),
+    }
+}
+
+/// Leaves the check of a unique key for after the statement.
+fn check_later(
+    store: &Store<'_>,
+    index: &IndexExec,
+    table: &TableExec,
+    values: &[Datum],
+    row: RowId,
+) -> Result<()> {
+    let oid = index.def.oid;
+    let is_its = |k: &&Arc<ConstraintDef>| match k.kind {
+        ConstraintKind::Primary { index } | ConstraintKind::Unique { index } => index == oid,
+        _ => false,
+    };
+    let Some(constraint) = table.def.constraints.iter().find(is_its).cloned() else {
+        return Err(SqlError::internal(format!("index {oid} belongs to no constraint")));
+    };
+    let keys = index.def.columns.iter().take(index.def.key_columns);
+    let values = keys.map(|c| values[c.attnum.max(1) as usize - 1].clone()).collect();
+    store.after.borrow_mut().push(Event::Unique { constraint, index: oid, row, values })
 }
 
 /// What a row is locked for, as the heap and the queue have it.

@@ -9,12 +9,15 @@ use super::{
 };
 use crate::error::{Result, SqlError};
 use crate::exec::expr::Ex;
+use crate::exec::foreign::Change;
+use crate::exec::table::TableExec;
 use crate::exec::wait::{Queue, RowWait};
-use crate::exec::{ExecCx, Node, Step, long};
+use crate::exec::{ExecCx, Node, Step, Store, long};
 use crate::row::EncodedRow;
 use crate::types::Datum;
 use inkling_storage::heap::{self, RowLock, TupleBuf, TupleResult, UpdateOpts};
 use inkling_storage::ids::RowId;
+use inkling_storage::txn::OwnXid;
 use inkling_storage::wait::WaitHandle;
 
 /// Writes new versions of rows; shared by UPDATE and ON CONFLICT DO UPDATE.
@@ -36,6 +39,8 @@ pub struct Updater {
     work: IndexWork,
     wait: RowWait,
     values: Vec<Datum>,
+    /// What the foreign keys of the table want to know of the row being written.
+    keys: Option<Change>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,6 +86,7 @@ impl Updater {
             work: IndexWork::default(),
             wait: RowWait::default(),
             values: Vec::new(),
+            keys: None,
         }
     }
 
@@ -181,9 +187,41 @@ impl Updater {
             }
         }
         table.codec.splice(old, &self.changes, &mut self.encoded)?;
+        self.keys = self.watch(&store, &table, raw)?;
         self.check(cx)?;
         let mut tx = store.tx.borrow_mut();
         long::shorten(store.engine, &mut tx, &table, &mut self.encoded, &mut self.spare)
+    }
+
+    /// The values that foreign keys compare, before and after.
+    fn watch(
+        &self,
+        store: &Store<'_>,
+        table: &TableExec,
+        raw: &TupleBuf,
+    ) -> Result<Option<Change>> {
+        let Some(watch) = &table.watch else { return Ok(None) };
+        let own = store.tx.borrow().is_own(raw.xmin()) == OwnXid::Live;
+        if !watch.concerns_update(self.assignments.iter().map(|a| a.0), own) {
+            return Ok(None);
+        }
+        let width = table.def.columns.len();
+        let (mut old, mut new) = (vec![Datum::Null; width], vec![Datum::Null; width]);
+        if let Some(tuple) = raw.tuple() {
+            table.load(store.engine, tuple, &watch.columns, &mut old, 0)?;
+        }
+        table.load(store.engine, self.encoded.view(), &watch.columns, &mut new, 0)?;
+        Ok(Some(Change { old, new, own }))
+    }
+
+    /// The new version and its entries are there.
+    fn written(&mut self, store: &Store<'_>, new: RowId) -> Result<()> {
+        match (&self.target.table.watch, self.keys.take()) {
+            (Some(watch), Some(change)) => {
+                watch.updated(&mut store.after.borrow_mut(), new, &change)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Exchanges the assigned columns' registers with the new values (and back).
@@ -219,6 +257,7 @@ impl Updater {
         let store = *cx.store()?;
         let table = &self.target.table;
         let (lock, queue) = self.strength();
+        store.admits(&table.heap, self.row)?;
         let opts =
             UpdateOpts { hot_ok: self.changed.is_empty(), key_change: lock == RowLock::Update };
         let result = {
@@ -232,6 +271,7 @@ impl Updater {
                 self.clean_long(cx)?;
                 self.work.start(new);
                 if hot || table.indexes.is_empty() {
+                    self.written(&store, new)?;
                     self.show(cx, new);
                     return Ok(Some(Written::Done));
                 }
@@ -293,6 +333,7 @@ impl Updater {
             Entries::Done => {
                 self.phase = Phase::Compute;
                 let new = self.work.row;
+                self.written(&store, new)?;
                 self.show(cx, new);
                 Ok(Some(Written::Done))
             }

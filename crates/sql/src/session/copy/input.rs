@@ -179,6 +179,14 @@ impl CopyFrom {
         format!("COPY {}, line {}", self.table.name, self.line)
     }
 
+    /// An error with the line that it came up at; a missing referenced row is the statement's.
+    fn in_context(&self, e: SqlError) -> SqlError {
+        match e.state == State::FOREIGN_KEY_VIOLATION {
+            true => e,
+            false => e.context(self.context()),
+        }
+    }
+
     /// Splits a line into fields.
     fn split(&mut self, line: &[u8]) -> Result<()> {
         self.fields.clear();
@@ -433,7 +441,7 @@ impl Session {
             session.with_env(|env| {
                 copy.feed(session, env, &[], true)?;
                 let finished = copy.bulk.finish(env, &|wait| session.block_on(wait));
-                finished.map_err(|e| e.context(copy.context()))
+                finished.map_err(|e| copy.in_context(e))
             })?;
             copy.finished = true;
             Ok(())
@@ -447,7 +455,7 @@ impl Session {
 
     /// Waits in this thread (the driver lets COPY have it) until `wait` is over or the statement
     /// is to stop.
-    fn block_on(&self, wait: &WaitHandle) -> Result<()> {
+    pub(in crate::session) fn block_on(&self, wait: &WaitHandle) -> Result<()> {
         let cancel = Arc::clone(&self.around.cancel);
         let watch = cancel.watch(wait.event());
         wait.block();
@@ -478,6 +486,9 @@ impl Session {
     pub(in crate::session) fn copy_in_step(&mut self, copy: &mut CopyFrom) -> Result<Progress> {
         if !copy.finished {
             return Ok(Progress::CopyIn(CopyInfo { columns: copy.columns.len(), binary: false }));
+        }
+        if let Some(handle) = self.run_due()? {
+            return Ok(Progress::Wait(handle));
         }
         let rows = copy.rows;
         self.end_statement(true)?;
@@ -532,7 +543,7 @@ impl CopyFrom {
             if self.take_line(&bytes[at..at + end], &session.around)? {
                 let block = |wait: &WaitHandle| session.block_on(wait);
                 let pushed = self.bulk.push(env, &mut cx, &mut self.row, &block);
-                pushed.map_err(|e| e.context(self.context()))?;
+                pushed.map_err(|e| self.in_context(e))?;
                 self.rows += 1;
             }
             at += next;

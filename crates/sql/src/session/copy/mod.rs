@@ -20,7 +20,7 @@ use super::portal::{Execution, Portal};
 use crate::analyze::bound::{Expr, FromItem};
 use crate::analyze::bound::{Query, RangeColumn, RangeEntry, RangeSource, Target, Var};
 use crate::analyze::statement::{CopyEndpoint, CopyFormat, CopySource, CopyTable, Statement};
-use crate::catalog::Persistence;
+use crate::catalog::{ConstraintKind, Persistence};
 use crate::error::{Result, SqlError};
 use crate::exec::run::Running;
 use inkling_storage::lock::LockMode;
@@ -63,6 +63,17 @@ fn start_from(
         let handle = wait.handle();
         portal.execution = Execution::Locking(wait);
         return Ok(Progress::Wait(handle));
+    }
+    let foreign = table.constraints.iter().filter_map(|k| match k.kind {
+        ConstraintKind::Foreign { referenced, .. } => Some(referenced),
+        _ => None,
+    });
+    for referenced in foreign {
+        if let Some(wait) = session.acquire(referenced, LockMode::RowShare, false)? {
+            let handle = wait.handle();
+            portal.execution = Execution::Locking(wait);
+            return Ok(Progress::Wait(handle));
+        }
     }
     for (_, default) in &c.defaults {
         for sequence in crate::plan::walk::named_sequences(default) {
