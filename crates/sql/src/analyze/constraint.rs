@@ -294,7 +294,7 @@ impl Binder<'_> {
             _ => node::names(&c.fk_attrs),
         };
         let columns = self.foreign_columns(&keys, shape)?;
-        let target = self.foreign_target(c, columns.len(), shape)?;
+        let target = self.foreign_target(c, shape)?;
         if columns.len() != target.columns.len() {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(self.error(State::INVALID_FOREIGN_KEY, message, -1));
@@ -329,12 +329,7 @@ impl Binder<'_> {
     }
 
     /// The key that a foreign key refers to.
-    fn foreign_target(
-        &mut self,
-        c: &Constraint,
-        wanted: usize,
-        shape: &Shape,
-    ) -> Result<ForeignTarget> {
+    fn foreign_target(&mut self, c: &Constraint, shape: &Shape) -> Result<ForeignTarget> {
         let target = c.pktable.as_ref().ok_or_else(node::missing)?;
         let names = node::names(&c.pk_attrs);
         let own = shape.existing.is_none()
@@ -344,7 +339,7 @@ impl Binder<'_> {
         if !own {
             let table = self.named_table(target)?;
             self.check_referenced(&table, shape)?;
-            let columns = self.referenced_columns(&table, &names, wanted)?;
+            let columns = self.referenced_columns(&table, &names)?;
             let kind = |i: &usize| (table.columns[*i].name.clone(), table.columns[*i].ty.oid);
             let kinds = columns.iter().map(kind).collect();
             return Ok(ForeignTarget { table: Some(table.oid), columns, kinds });
@@ -356,7 +351,7 @@ impl Binder<'_> {
         };
         let mut sorted = columns.clone();
         sorted.sort_unstable();
-        if columns.len() == wanted && !shape.keys.contains(&sorted) {
+        if !shape.keys.contains(&sorted) {
             return Err(self.no_matching_key(&shape.name));
         }
         let kind = |i: &usize| (shape.columns[*i].name.clone(), shape.columns[*i].ty.oid);
@@ -452,12 +447,7 @@ impl Binder<'_> {
     }
 
     /// Positions of the referenced columns, which must be some unique key.
-    fn referenced_columns(
-        &self,
-        table: &Arc<TableDef>,
-        names: &[&str],
-        wanted: usize,
-    ) -> Result<Vec<usize>> {
+    fn referenced_columns(&self, table: &Arc<TableDef>, names: &[&str]) -> Result<Vec<usize>> {
         let key = |c: &crate::catalog::ConstraintDef| -> Vec<usize> {
             c.columns.iter().map(|a| *a as usize - 1).collect()
         };
@@ -479,9 +469,6 @@ impl Binder<'_> {
                 return Err(self.error(State::UNDEFINED_COLUMN, message, -1));
             };
             out.push(c.attnum as usize - 1);
-        }
-        if out.len() != wanted {
-            return Ok(out);
         }
         let mut sorted = out.clone();
         sorted.sort_unstable();

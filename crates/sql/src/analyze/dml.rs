@@ -511,7 +511,7 @@ impl Binder<'_> {
         exprs: &[Expr],
         predicate: Option<&Expr>,
     ) -> Result<bool> {
-        if !index.unique || !index.immediate || !index.valid {
+        if !index.unique || !index.valid {
             return Ok(false);
         }
         let keys = &index.columns[..index.key_columns.min(index.columns.len())];

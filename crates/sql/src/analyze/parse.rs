@@ -101,13 +101,22 @@ impl RawResult {
     }
 }
 
+/// Words of the grammar's errors about what PostgreSQL itself does not support.
+const UNSUPPORTED: &[&str] = &[
+    "not implemented",
+    "not yet implemented",
+    "is not supported",
+    "only supported for ON DELETE",
+    "constraints cannot be marked",
+];
+
 /// The library drops the SQLSTATE; the message tells it.
 fn state_of(message: &str) -> State {
     if message.starts_with("stack depth limit exceeded") {
         State::STATEMENT_TOO_COMPLEX
     } else if message.starts_with("out of memory") {
         State::OUT_OF_MEMORY
-    } else if message.contains("not implemented") || message.contains("is not supported") {
+    } else if UNSUPPORTED.iter().any(|words| message.contains(words)) {
         State::FEATURE_NOT_SUPPORTED
     } else if message.starts_with("invalid byte sequence") {
         State::CHARACTER_NOT_IN_REPERTOIRE

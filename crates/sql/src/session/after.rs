@@ -434,14 +434,16 @@ impl Session {
         let catalog = self.around.catalog();
         let refuse = |table: &TableDef| match queue.concerns(table.oid) {
             false => Ok(()),
-            true => Err(SqlError::new(
-                State::OBJECT_IN_USE,
-                format!(
-                    "cannot {} \"{}\" because it has pending trigger events",
-                    utility.tag(),
-                    table.name
-                ),
-            )),
+            true => {
+                let verb = match utility {
+                    Utility::Truncate(_) => "TRUNCATE",
+                    other => other.tag(),
+                };
+                let name = &table.name;
+                let text =
+                    format!("cannot {verb} \"{name}\" because it has pending trigger events");
+                Err(SqlError::new(State::OBJECT_IN_USE, text))
+            }
         };
         match utility {
             Utility::AlterTable(a) => refuse(&a.table),

@@ -10,6 +10,25 @@ use inkling_storage::ids::RelId;
 use std::sync::Arc;
 
 pub fn drop_objects(cx: &mut DdlContext<'_>, statement: &DropObjects) -> Result<()> {
+    let dropped = drop_each(cx, statement);
+    match statement.objects.len() {
+        0 | 1 => dropped,
+        _ => dropped.map_err(of_several),
+    }
+}
+
+/// The error of one of several objects, in the words for all of them.
+fn of_several(e: SqlError) -> SqlError {
+    if !e.message().ends_with("because other objects depend on it") {
+        return e;
+    }
+    let text = "cannot drop desired object(s) because other objects depend on them";
+    SqlError::new(e.state, text)
+        .detail(e.get_detail().unwrap_or_default())
+        .hint(e.get_hint().unwrap_or_default())
+}
+
+fn drop_each(cx: &mut DdlContext<'_>, statement: &DropObjects) -> Result<()> {
     cx.notices.extend(statement.notices.iter().cloned());
     if statement.concurrently {
         return Err(SqlError::unsupported("DROP INDEX CONCURRENTLY"));
