@@ -1,16 +1,16 @@
 //! What is left to do after a statement: an explicit queue of events, and what was put off.
 //!
 //! ```text
-//!   statement writes rows ──push──> fresh: e1 e2 e3          (rows are all there: the drain begins)
+//!   statement writes rows ──push──> fresh: e1 e2 e3      (rows are all there: the drain begins)
 //!                                     │ next_due
 //!              put off? ──> deferred: e2      no? ──> run e1 (may push e4), e3, e4 ...
 //!                                │
 //!        COMMIT, SET CONSTRAINTS ... IMMEDIATE ──next_due──> run
 //! ```
 //!
-//! The queue belongs to a session's transaction and knows nothing of catalogs or plans; the session
-//! runs the events (`session/after.rs`). What a cascade writes goes to the end of the same queue, so
-//! depth costs memory in the queue and no stack. Rules A5 to A11 of the directory's README.
+//! The queue belongs to a session's transaction and knows nothing of catalogs or plans; the
+//! session runs the events (`session/after.rs`). What a cascade writes goes to the end of the same
+//! queue, so depth costs memory in the queue and no stack. Rules A5 to A11 of the README.
 
 use super::foreign::ForeignKey;
 use crate::analyze::statement::ForeignAction;

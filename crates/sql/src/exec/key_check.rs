@@ -54,8 +54,10 @@ impl KeyCheck {
             return Ok(Found::Wait(handle));
         }
         self.encode(table, index, columns, values)?;
+        // A row whose other columns were changed since the snapshot is taken as it is now.
+        let mut moved = false;
         loop {
-            let store = Self::as_of(store, latest);
+            let store = Self::as_of(store, latest || moved);
             let entries = &table.indexes[index].btree;
             btree::lookup(store.engine, entries, &self.key, &mut self.batch)?;
             let mut again = false;
@@ -63,12 +65,16 @@ impl KeyCheck {
                 match self.lock(&store, table, self.batch.rows()[at])? {
                     Locked::Not => {}
                     Locked::Again => again = true,
+                    Locked::Moved => (again, moved) = (true, true),
                     Locked::Wait(handle) => return Ok(Found::Wait(handle)),
                     Locked::Yes => {
                         self.wait.done(&store);
                         return Ok(Found::Yes);
                     }
                 }
+            }
+            if !again && moved {
+                return Err(not_as_seen());
             }
             if !again {
                 self.wait.done(&store);
@@ -133,24 +139,39 @@ impl KeyCheck {
                     }
                 }
                 TupleResult::Updated { .. } | TupleResult::Deleted => {
-                    return match store.tx.borrow().isolation() {
+                    let isolation = store.tx.borrow().isolation();
+                    return match isolation {
                         IsolationLevel::ReadCommitted => Ok(Locked::Again),
-                        _ => Err(SqlError::new(
-                            State::SERIALIZATION_FAILURE,
-                            "could not serialize access due to concurrent update",
-                        )),
+                        _ if self.kept_its_key(store, table, row)? => Ok(Locked::Moved),
+                        _ => Err(not_as_seen()),
                     };
                 }
             }
         }
     }
+
+    /// Whether a version that was replaced, or deleted, left its key to the next one.
+    fn kept_its_key(&mut self, store: &Store<'_>, table: &TableExec, row: RowId) -> Result<bool> {
+        let tx = store.tx.borrow();
+        let read = store.read(&tx);
+        let seen = heap::fetch(store.engine, &read, &table.heap, row, &mut self.row)?;
+        let strength = self.row.tuple().map(|t| t.lock_strength());
+        Ok(seen && strength.is_some_and(|s| s < RowLock::Update))
+    }
+}
+
+fn not_as_seen() -> SqlError {
+    let text = "could not serialize access due to concurrent update";
+    SqlError::new(State::SERIALIZATION_FAILURE, text)
 }
 
 enum Locked {
     Yes,
     /// Not to be seen, or gone by one's own doing.
     Not,
-    /// Changed since the snapshot.
+    /// Changed since the snapshot: with another one.
     Again,
+    /// Changed since the transaction's snapshot, but for its key: as it is now.
+    Moved,
     Wait(WaitHandle),
 }

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! One event at a time, in the order of the queue. Looking for a referenced row needs no plan
-//! (`exec/references.rs`). Looking for referencing rows, and changing them, is an ordinary statement:
-//! its plan is made once a session and constraint and kept, its operators too. It runs with a
-//! snapshot of its own, and what it writes is queued behind what is queued already. Rules A5 to A15
-//! in `exec/README.md`.
+//! (`exec/references.rs`). Looking for referencing rows, and changing them, is an ordinary
+//! statement: its plan is made once a session and constraint and kept, its operators too. It runs
+//! with a snapshot of its own, and what it writes is queued behind what is queued already. Rules
+//! A5 to A16 in `exec/README.md`.
 
 use super::Session;
 use super::prepared::{Bound, Prepared};

@@ -86,8 +86,8 @@ impl Session {
         }
     }
 
-    /// What is due before the transaction commits, or because SET CONSTRAINTS says so; `Some`: wait,
-    /// then the statement begins anew.
+    /// What is due before the transaction commits, or because SET CONSTRAINTS says so; `Some`:
+    /// wait, then the statement begins anew.
     fn before_control(&mut self, utility: &Utility) -> Result<Option<WaitHandle>> {
         match utility {
             Utility::Commit { .. } | Utility::PrepareTransaction(_)

@@ -2,9 +2,9 @@
 //! the way when a table, a column or a key goes that they refer to.
 //!
 //! Both tables are locked against writers while one is made (SHARE ROW EXCLUSIVE on the referenced
-//! one), so the check of existing rows finds what commits later would find. VALIDATE CONSTRAINT lets
-//! others write the referenced table: rows that come or go meanwhile are checked by those who write
-//! them, whether the constraint is validated or not.
+//! one), so the check of existing rows finds what commits later would find. VALIDATE CONSTRAINT
+//! lets others write the referenced table: rows that come or go meanwhile are checked by those who
+//! write them, whether the constraint is validated or not.
 
 use super::DdlContext;
 use super::index::TableRows;

@@ -137,21 +137,7 @@ fn wanted_locks(
             relation(r.object.oid, AccessExclusive),
             (name_tag(schema_of(catalog, r.object.oid), &r.new_name), AccessExclusive),
         ],
-        Utility::Drop(d) => d
-            .objects
-            .iter()
-            .flat_map(|oid| match catalog.indexes.get(oid) {
-                Some(i) => {
-                    vec![relation(i.table, AccessExclusive), relation(*oid, AccessExclusive)]
-                }
-                None => {
-                    let tied = foreign::tied_to(catalog, *oid);
-                    let mut locks = with_sequences(catalog, *oid);
-                    locks.extend(tied.into_iter().map(|oid| relation(oid, AccessExclusive)));
-                    locks
-                }
-            })
-            .collect(),
+        Utility::Drop(d) => d.objects.iter().flat_map(|oid| locks_to_drop(catalog, *oid)).collect(),
         Utility::Truncate(t) => {
             let all = foreign::truncated(catalog, &t.tables, t.cascade);
             let of = |table: &Arc<TableDef>| match t.restart_identity {
@@ -171,6 +157,17 @@ fn wanted_locks(
         }
         _ => Vec::new(),
     }
+}
+
+/// A relation to be dropped, with what goes along and the tables that foreign keys tie to it.
+fn locks_to_drop(catalog: &CatalogSnapshot, oid: Oid) -> Vec<(LockTag, LockMode)> {
+    let exclusive = |oid: Oid| (LockTag::Relation(oid.0), LockMode::AccessExclusive);
+    if let Some(index) = catalog.indexes.get(&oid) {
+        return vec![exclusive(index.table), exclusive(oid)];
+    }
+    let mut locks = with_sequences(catalog, oid);
+    locks.extend(foreign::tied_to(catalog, oid).into_iter().map(exclusive));
+    locks
 }
 
 /// A table and the sequences that go with it.

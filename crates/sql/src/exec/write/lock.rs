@@ -94,7 +94,8 @@ impl LockRows {
                     self.follow = Some((next, xmax));
                 }
                 TupleResult::Deleted => {
-                    must_not_follow(&store, true)?;
+                    // PostgreSQL speaks of an update here, whatever it was.
+                    must_not_follow(&store, false)?;
                     return Ok(Outcome::Skip);
                 }
             }
