@@ -103,6 +103,28 @@ fn built_in_scripts_in_every_mode() {
     server.must_be_sound();
 }
 
+/// The tables with their foreign keys: loaded, run, loaded again over the old ones.
+#[test]
+fn foreign_keys_hold_under_the_load() {
+    let server = Server::start();
+    let out = run(pgbench(&server).args(["-i", "-q", "--foreign-keys", "-s", "1", "postgres"]));
+    assert!(out.status.success(), "{}", text(&out));
+    let keys = "select count(*) from pg_constraint where contype = 'f' and convalidated";
+    assert_eq!(server.psql(keys), "5\n");
+    for mode in ["simple", "prepared"] {
+        assert!(bench(&server, "tpcb-like", mode, "8", "2") > 0, "{mode}");
+        sums_agree(&server);
+    }
+    let orphans = "select count(*) from pgbench_history h left join pgbench_accounts a using (aid) \
+                   where a.aid is null";
+    assert_eq!(server.psql(orphans), "0\n");
+    let out = run(pgbench(&server).args(["-i", "-q", "--foreign-keys", "-s", "1", "postgres"]));
+    assert!(out.status.success(), "{}", text(&out));
+    let mut server = server;
+    assert!(server.stop().success());
+    server.must_be_sound();
+}
+
 #[test]
 fn vacuum_goes_on_beside_the_load() {
     let server = Server::start();
