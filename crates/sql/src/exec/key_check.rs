@@ -16,9 +16,9 @@ use super::wait::{Queue, RowWait};
 use crate::error::{Result, SqlError, State};
 use crate::types::Datum;
 use inkling_storage::btree::{self, IndexBatch};
-use inkling_storage::heap::{self, RowLock, TupleBuf, TupleResult};
+use inkling_storage::heap::{self, ReadCx, RowLock, TupleBuf, TupleResult};
 use inkling_storage::ids::RowId;
-use inkling_storage::txn::IsolationLevel;
+use inkling_storage::txn::{IsolationLevel, Transaction};
 use inkling_storage::wait::WaitHandle;
 
 /// What looking for a key came to.
@@ -117,7 +117,7 @@ impl KeyCheck {
     fn lock(&mut self, store: &Store<'_>, table: &TableExec, root: RowId) -> Result<Locked> {
         let seen = {
             let tx = store.tx.borrow();
-            let read = store.read(&tx);
+            let read = unwatched(store, &tx);
             heap::fetch_hot(store.engine, &read, &table.heap, root, &mut self.row)?
         };
         if !seen {
@@ -153,11 +153,16 @@ impl KeyCheck {
     /// Whether a version that was replaced, or deleted, left its key to the next one.
     fn kept_its_key(&mut self, store: &Store<'_>, table: &TableExec, row: RowId) -> Result<bool> {
         let tx = store.tx.borrow();
-        let read = store.read(&tx);
+        let read = unwatched(store, &tx);
         let seen = heap::fetch(store.engine, &read, &table.heap, row, &mut self.row)?;
         let strength = self.row.tuple().map(|t| t.lock_strength());
         Ok(seen && strength.is_some_and(|s| s < RowLock::Update))
     }
+}
+
+/// No serializable transaction notes the row: the lock on it says more, and says it to everybody.
+fn unwatched<'t>(store: &'t Store<'_>, tx: &'t Transaction) -> ReadCx<'t> {
+    ReadCx { watch: None, ..store.read(tx) }
 }
 
 fn not_as_seen() -> SqlError {

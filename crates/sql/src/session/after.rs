@@ -404,7 +404,7 @@ impl Session {
         if self.after.draining {
             return self.drain_modes();
         }
-        if self.block != super::block::Block::Open {
+        if !self.in_longer_transaction() {
             let text = "SET CONSTRAINTS can only be used in transaction blocks";
             let warning = SqlError::new(State::NO_ACTIVE_SQL_TRANSACTION, text);
             self.notice(warning.severity(Severity::Warning));
