@@ -110,6 +110,7 @@ fn every_script_has_a_test() {
         "copy",
         "durability",
         "errors",
+        "foreign_keys",
         "objects",
         "persistence",
         "refusals",
