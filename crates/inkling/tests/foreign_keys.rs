@@ -46,7 +46,7 @@ fn seeds(default: std::ops::Range<u64>) -> Vec<u64> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Action {
-    NoAction,
+    Nothing,
     Restrict,
     Cascade,
     SetNull,
@@ -54,7 +54,7 @@ enum Action {
 }
 
 const ACTIONS: [(Action, &str); 5] = [
-    (Action::NoAction, "no action"),
+    (Action::Nothing, "no action"),
     (Action::Restrict, "restrict"),
     (Action::Cascade, "cascade"),
     (Action::SetNull, "set null"),
@@ -264,9 +264,9 @@ impl Model {
         let action = if new.is_none() { keys[key].delete.0 } else { keys[key].update.0 };
         let ids = self.referring(key, old);
         let set = match action {
-            Action::NoAction if ids.is_empty() || self.has(from, old) => return Ok(()),
+            Action::Nothing if ids.is_empty() || self.has(from, old) => return Ok(()),
             Action::Restrict if ids.is_empty() => return Ok(()),
-            Action::NoAction | Action::Restrict => return Err(Refused),
+            Action::Nothing | Action::Restrict => return Err(Refused),
             Action::Cascade => new,
             Action::SetNull => None,
             Action::SetDefault => Some(0),
