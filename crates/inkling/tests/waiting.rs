@@ -172,3 +172,39 @@ fn lock_timeout_ends_waits_for_tables_and_rows() {
     a.batch("rollback").expect("rolled back");
     b.execute("update t set id = 2", &[]).expect("free");
 }
+
+#[test]
+fn a_deferrable_transaction_waits_visibly_and_can_be_interrupted() {
+    const DEFERRED: &str = "begin isolation level serializable read only deferrable";
+    let bench = Bench::new();
+    let (mut a, mut b) = (bench.session(), bench.session());
+    a.batch("create table t (id int primary key); insert into t values (1)").expect("setup");
+    let [a_pid, b_pid] = [&mut a, &mut b].map(|s| text(s, "select pg_backend_pid()::text"));
+    a.batch("begin isolation level serializable; select * from t; update t set id = 2")
+        .expect("a writer runs");
+    // No lock is waited for, so lock_timeout does not count.
+    b.batch("set lock_timeout = '5ms'; set statement_timeout = '60ms'").expect("set");
+    b.batch(DEFERRED).expect("begun");
+    assert_eq!(code(&mut b, "select * from t"), "57014");
+    b.batch("rollback; set statement_timeout = 0").expect("rolled back");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            b.batch(DEFERRED).expect("begun");
+            let seen = text(&mut b, "select id::text from t");
+            b.batch("commit").expect("committed");
+            seen
+        });
+        let event =
+            format!("select coalesce(wait_event, '') from pg_stat_activity where pid = {b_pid}");
+        let mut watch = bench.session();
+        until(&mut watch, &event, "SafeSnapshot");
+        let blockers = format!("select pg_safe_snapshot_blocking_pids({b_pid})::text");
+        assert_eq!(text(&mut watch, &blockers), format!("{{{a_pid}}}"));
+        let blocked =
+            format!("select pg_isolation_test_session_is_blocked({b_pid}, '{{{a_pid}}}')::text");
+        assert_eq!(text(&mut watch, &blocked), "true");
+        a.batch("commit").expect("committed");
+        assert_eq!(waiting.join().expect("the waiter"), "1", "the snapshot from before");
+        assert_eq!(text(&mut watch, &blockers), "{}");
+    });
+}

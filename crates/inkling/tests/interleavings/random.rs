@@ -14,7 +14,7 @@ pub fn seeds() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
     match number("INKLING_SSI_SEED") {
         Some(seed) => (seed, 1),
-        None => (1, number("INKLING_SSI_SPECS").unwrap_or(40)),
+        None => (1, number("INKLING_SSI_SPECS").unwrap_or(60)),
     }
 }
 

@@ -284,6 +284,8 @@ fn activity(around: &Around) -> Vec<Vec<Datum>> {
 struct Waits {
     locks: hashbrown::HashMap<i32, &'static str>,
     asleep: Vec<i32>,
+    /// DEFERRABLE transactions before their first read.
+    deferred: Vec<i32>,
     /// Not a wait, but seen in the same look at the locks: who runs which transaction.
     xids: hashbrown::HashMap<i32, u32>,
 }
@@ -291,7 +293,9 @@ struct Waits {
 impl Waits {
     fn now(around: &Around) -> Waits {
         let asleep = around.db.sleepers.pids();
-        let mut waits = Waits { locks: Default::default(), asleep, xids: Default::default() };
+        let deferred = around.db.engine.txns.ssi().deferred();
+        let (locks, xids) = Default::default();
+        let mut waits = Waits { locks, asleep, deferred, xids };
         for lock in around.db.engine.locks.list() {
             match lock.tag {
                 _ if !lock.granted => {
@@ -314,6 +318,9 @@ impl Waits {
         }
         if self.asleep.contains(&pid) {
             return (Some("Timeout"), Some("PgSleep"));
+        }
+        if self.deferred.contains(&pid) {
+            return (Some("IPC"), Some("SafeSnapshot"));
         }
         match activity {
             Activity::Active => (None, None),

@@ -246,7 +246,8 @@ impl Session {
 
     /// `lock_timeout`, when it is set: how long one wait may last. It does not limit sleep.
     pub fn lock_timeout(&self) -> Option<Duration> {
-        if self.around.waiting.sleeps() {
+        let safe = self.tx.as_ref().is_some_and(|tx| tx.borrow().awaits_safe_snapshot());
+        if safe || self.around.waiting.sleeps() {
             return None;
         }
         positive_millis(self.around.with_decoded(|d| d.lock_timeout_ms))

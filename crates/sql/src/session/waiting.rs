@@ -383,6 +383,8 @@ fn is_blocked(around: &Around, args: &[Datum]) -> Result<Datum> {
     if those.element != Oid::INT4 || those.items.iter().any(Datum::is_null) {
         return Err(SqlError::new(State::NULL_VALUE_NOT_ALLOWED, "array must not contain nulls"));
     }
-    let blocking = around.db.engine.locks.blocking_pids(*pid);
+    let engine = &around.db.engine;
+    let mut blocking = engine.locks.blocking_pids(*pid);
+    blocking.extend(engine.txns.ssi().safe_snapshot_blockers(*pid));
     Ok(Datum::Bool(blocking.into_iter().any(|b| those.items.contains(&Datum::Int4(b)))))
 }

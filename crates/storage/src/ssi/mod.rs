@@ -72,6 +72,9 @@ pub struct Limits {
     pub ended: usize,
 }
 
+/// However many sessions there may be: each takes a few hundred bytes.
+const MOST_ENDED: usize = 8192;
+
 impl Limits {
     /// From the settings of that name; a negative number a relation is a fraction of those of a
     /// transaction.
@@ -86,7 +89,7 @@ impl Limits {
             per_page: count(per_page),
             per_relation: count(per_relation),
             total: count(per_transaction.saturating_mul(sessions)).max(1),
-            ended: count(sessions.saturating_mul(10)),
+            ended: count(sessions.saturating_mul(10)).min(MOST_ENDED),
         }
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Range {
 pub(super) struct Summary {
     /// Ascending, apart from each other.
     ranges: Vec<Range>,
+    /// What was forgotten up to.
+    trimmed: Lsn,
 }
 
 /// Ranges before neighbours are joined.
@@ -47,6 +49,10 @@ impl Summary {
 
     /// Forgets those whose commits every running transaction sees.
     pub fn trim(&mut self, covered: Lsn) {
+        if self.ranges.is_empty() || covered == self.trimmed {
+            return;
+        }
+        self.trimmed = covered;
         self.ranges.retain(|r| r.newest > covered);
     }
 

@@ -49,6 +49,16 @@ impl Ssi {
         all
     }
 
+    /// The processes that wait for a safe snapshot.
+    pub fn deferred(&self) -> Vec<i32> {
+        if self.is_idle() {
+            return Vec::new();
+        }
+        let state = self.state.lock();
+        let waiting = state.xacts.values().filter(|x| x.waits.is_some());
+        waiting.map(|x| x.pid).collect()
+    }
+
     /// The processes whose end a process waits for with a DEFERRABLE transaction.
     pub fn safe_snapshot_blockers(&self, pid: i32) -> Vec<i32> {
         let state = self.state.lock();

@@ -368,6 +368,11 @@ impl Transaction {
         None
     }
 
+    /// Whether it waits for a safe snapshot now.
+    pub fn awaits_safe_snapshot(&self) -> bool {
+        self.awaits_safe
+    }
+
     /// Who locks what it reads and checks what it writes: a SERIALIZABLE transaction, unless its
     /// snapshot is safe.
     #[inline]
