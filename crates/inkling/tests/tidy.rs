@@ -9,6 +9,7 @@
 //! | `unsafe` only in the listed files                           | few places to audit     |
 //! | every source file opens with a `//!` essay                  | a newcomer's question   |
 //! | every storage directory has a README                        | rules that can be cited |
+//! | the tests that docs/invariants.md names are there           | a table that is true    |
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -256,4 +257,83 @@ fn documents_have_one_title() {
         }
     }
     assert!(bad.is_empty(), "not opened by exactly one title:\n{}", bad.join("\n"));
+}
+
+/// How many statements docs/invariants.md makes.
+const INVARIANTS: usize = 66;
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// A path as docs/invariants.md gives it, whole.
+fn below_crates(path: &str) -> Option<PathBuf> {
+    let crates = root().join("crates");
+    [crates.join(path), crates.join("storage/src").join(path)].into_iter().find(|p| p.exists())
+}
+
+/// What is wrong with the tests that a row names: `path.rs`: `function`, ...; `NAME.spec`, ...
+fn missing_tests(cell: &str) -> Vec<String> {
+    let (mut missing, mut source, mut named) = (Vec::new(), String::new(), 0);
+    for word in quoted(cell) {
+        let found = if word.ends_with(".spec") {
+            named += 1;
+            root().join("crates/inkling/tests/specs").join(word).exists()
+        } else if word.contains('/') {
+            let path = below_crates(word);
+            if let Some(path) = path.as_ref().filter(|p| p.extension().is_some_and(|e| e == "rs")) {
+                source = fs::read_to_string(path).expect("UTF-8 source");
+            }
+            path.is_some()
+        } else {
+            named += 1;
+            source.contains(&format!("fn {word}("))
+        };
+        if !found {
+            missing.push(format!("{word} is not there"));
+        }
+    }
+    if named == 0
+        && !["none yet", "by construction", "does not apply"].iter().any(|w| cell.contains(w))
+    {
+        missing.push("names no test, and does not say why".to_owned());
+    }
+    missing
+}
+
+#[test]
+fn invariants_name_tests_that_exist() {
+    let text = fs::read_to_string(root().join("docs/invariants.md")).expect("the document");
+    let (mut wrong, mut numbers) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let Some(number) = cells.first().and_then(|c| c.parse::<usize>().ok()) else { continue };
+        numbers.push(number);
+        let [_, _, kept, tests] = cells[..] else {
+            wrong.push(format!("{number}: {} columns", cells.len()));
+            continue;
+        };
+        let gone = quoted(kept).filter(|w| w.contains('/') && below_crates(w).is_none());
+        wrong.extend(gone.map(|path| format!("{number}: {path} is not there")));
+        wrong.extend(missing_tests(tests).into_iter().map(|what| format!("{number}: {what}")));
+    }
+    assert_eq!(numbers, (1..=INVARIANTS).collect::<Vec<_>>(), "each number once, in order");
+    assert!(wrong.is_empty(), "docs/invariants.md\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_missing_test_is_noticed() {
+    let here = "`inkling/tests/tidy.rs`: `a_missing_test_is_noticed`";
+    assert!(missing_tests(here).is_empty());
+    for (cell, wrong) in [
+        ("`inkling/tests/tidy.rs`: `no_such_test`", "no_such_test"),
+        ("`a_missing_test_is_noticed`", "a_missing_test_is_noticed"),
+        ("`inkling/tests/no_such_file.rs`", "no_such_file"),
+        ("`no-such.spec`", "no-such.spec"),
+        ("some day", "names no test"),
+    ] {
+        let found = missing_tests(cell);
+        assert!(found.iter().any(|what| what.contains(wrong)), "{cell}: {found:?}");
+    }
 }
