@@ -156,9 +156,11 @@ impl Registration {
 }
 
 impl Registration {
-    /// A transaction begins, or is over.
+    /// A transaction begins, or is over. It begins with its query, as people see it.
     pub fn set_transaction(&self, start: Option<i64>) {
-        self.entry.transaction_start.store(start.unwrap_or(0), Ordering::Relaxed);
+        let query = || self.entry.info.lock().query_start;
+        let start = start.map_or(0, |start| query().map_or(start, |query| query.min(start)));
+        self.entry.transaction_start.store(start, Ordering::Relaxed);
     }
 
     /// Whose snapshots and locks the session's are.
