@@ -207,6 +207,14 @@ fn the_end_of_a_session_ends_its_wait() {
     });
 }
 
+async fn told_of(server: &Server, words: &str) {
+    let begun = Instant::now();
+    while !server.log().contains(words) {
+        assert!(begun.elapsed() < PATIENCE, "{words} is not told: {}", server.log());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 fn first_line(log: &str, part: &str) -> String {
     log.lines().find(|line| line.contains(part)).unwrap_or_default().to_owned()
 }
@@ -221,11 +229,7 @@ fn long_waits_are_in_the_log() {
         let xid = format!("select backend_xid from pg_stat_activity where pid = {pa}");
         let xid = text(&c, &xid).await;
         let outside = async {
-            let begun = Instant::now();
-            while !server.log().contains("still waiting") {
-                assert!(begun.elapsed() < PATIENCE, "nothing is told: {}", server.log());
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            told_of(&server, "DETAIL:").await;
             run(&a, "commit").await;
         };
         let (done, ()) = tokio::join!(b.batch_execute("update t set v = 2 where id = 1"), outside);
@@ -249,7 +253,7 @@ fn long_waits_are_in_the_log() {
         );
         let failed: Vec<_> = [one, two].into_iter().filter_map(|r| r.err()).collect();
         assert_eq!(failed.iter().map(code).collect::<Vec<_>>(), ["40P01"]);
-        assert!(server.log().contains("detected deadlock while waiting for ShareLock"));
+        told_of(&server, "detected deadlock while waiting for ShareLock").await;
         run(&a, "rollback").await;
         run(&b, "rollback; set log_lock_waits = off").await;
         let told = server.log().matches("still waiting").count();
