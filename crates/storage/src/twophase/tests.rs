@@ -198,6 +198,24 @@ fn files_wait_for_the_second_phase() {
     }
 }
 
+/// Files whose removal was cut short, by an error or a crash, go with the next start.
+#[test]
+fn files_of_a_rollback_are_orphans_until_they_are_gone() {
+    let sim = sim(11);
+    let e = sim.open();
+    let mut tx = begin(&e);
+    let made = e.create_rel(&mut tx, Persistence::Permanent).expect("create");
+    prepared(&e, tx, "x");
+    drop(e);
+    let sim = sim.crash(1);
+    let e = sim.open();
+    let _not_removed = e.rollback_prepared("x", |_| true).expect("rolled back");
+    e.checkpoint(CheckpointKind::Immediate).expect("checkpoint");
+    assert!(e.pool.rel_exists(made));
+    drop(e);
+    assert!(!sim.crash(2).open().pool.rel_exists(made));
+}
+
 /// A rollback that the log does not have yet has not happened: neither for readers, whose hints
 /// could reach the disk, nor for its files.
 #[test]
@@ -233,11 +251,25 @@ fn shared_row_locks_follow_their_row_over_restarts() {
             heap::lock_row(&e, &mut tx, &h, row, RowLock::KeyShare).expect("lock"),
             TupleResult::Ok(())
         );
+        // Its first version is another's place before it is even prepared.
+        let mut other = begin(&e);
+        row = update(&e, &mut other, &h, row, hot_ok);
+        commit(&e, other);
         prepared(&e, tx, "x");
+        vacuum(&e, &h);
+        let mut tx = begin(&e);
+        let stranger = insert(&e, &mut tx, &h, b"row");
+        commit(&e, tx);
         drop(e);
-        for round in 0..4 {
+        for round in 0..6 {
             sim = sim.crash(round);
             let e = sim.open();
+            if round == 0 {
+                let mut tx = begin(&e);
+                let free = heap::delete(&e, &mut tx, &h, stranger).expect("delete");
+                assert_eq!(free, TupleResult::Ok(()), "a stranger is locked");
+                commit(&e, tx);
+            }
             for _ in 0..3 {
                 let mut tx = begin(&e);
                 row = update(&e, &mut tx, &h, row, hot_ok);
@@ -256,11 +288,15 @@ fn shared_row_locks_follow_their_row_over_restarts() {
             let mut tx = begin(&e);
             let verdict = heap::delete(&e, &mut tx, &h, row).expect("delete");
             assert!(matches!(verdict, TupleResult::BeingModified(_)), "round {round}: {verdict:?}");
-            if round == 2 {
+            if round == 4 {
                 e.checkpoint(CheckpointKind::Immediate).expect("checkpoint");
             }
             tx.abort(&*e);
-            e.wal.flush(e.wal.inserted()).expect("flush");
+            match round % 2 {
+                0 => e.wal.flush(e.wal.inserted()).expect("flush"),
+                // Then no recovery writes the new addresses down.
+                _ => e.shutdown(ShutdownMode::Fast).expect("stopped"),
+            }
         }
         let e = sim.crash(9).open();
         commit_prepared(&e, "x");
