@@ -11,6 +11,8 @@ create index concurrently i on t (b);
 create index i on t using hash (b);
 create materialized view m as select 1;
 vacuum full t;
+begin isolation level serializable;
+prepare transaction 'x';
 copy t to '/tmp/x';
 copy t to program 'cat';
 listen l;
