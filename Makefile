@@ -45,8 +45,9 @@ test: test-deps lint unit
 # The seed of a chain that fails is printed; INKLING_CRASH_SEED=... runs that chain alone.
 CRASHES ?= 10000
 nightly: test-deps
-	INKLING_CRASHES=$(CRASHES) INKLING_KILLS=25 cargo test --release -p inkling \
+	INKLING_CRASHES=$(CRASHES) INKLING_KILLS=25 INKLING_APPEND_ROUNDS=20 cargo test --release -p inkling \
 	  --test crash_loop --test durability_loop --test durability_kill --test no_space \
+	  --test prepared_loop --test prepared_kill --test list_append --test many \
 	  --test failed_writes --test torn_pages --test pgbench
 
 doc: deps
