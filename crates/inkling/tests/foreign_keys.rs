@@ -476,6 +476,10 @@ fn work(s: &mut Session, seed: u64, level: &str) -> u64 {
         for _ in 0..statements {
             outcome = outcome.and_then(|()| s.batch(&Statement::draw(&mut rng).text()));
         }
+        // So that transactions overlap, also on few processors.
+        if rng.below(2) == 0 {
+            outcome = outcome.and_then(|()| s.batch("select pg_sleep(0.002)"));
+        }
         match outcome.and_then(|()| s.batch("commit")) {
             Ok(()) => committed += 1,
             Err(e) => {

@@ -20,6 +20,7 @@ use super::run::Begun;
 use crate::analyze::quote::quote_always;
 use crate::analyze::statement::{ForeignAction, SetConstraints, Utility};
 use crate::catalog::TableDef;
+use crate::catalog::ddl::foreign;
 use crate::error::{Result, Severity, SqlError, State};
 use crate::exec::Step;
 use crate::exec::after::Event;
@@ -445,12 +446,24 @@ impl Session {
                 Err(SqlError::new(State::OBJECT_IN_USE, text))
             }
         };
+        // A foreign key that goes takes what hangs on it from both of its tables.
+        let refuse_tied = |table: Oid| {
+            let mut tied = foreign::tied_to(catalog, table).into_iter();
+            match tied.find(|oid| queue.concerns(*oid)).and_then(|oid| catalog.table(oid)) {
+                None => Ok(()),
+                Some(other) => {
+                    let what = format!("cannot DROP TRIGGER \"{}\"", other.name);
+                    let text = format!("{what} because it has pending trigger events");
+                    Err(SqlError::new(State::OBJECT_IN_USE, text))
+                }
+            }
+        };
         match utility {
             Utility::AlterTable(a) => refuse(&a.table),
             Utility::Truncate(t) => t.tables.iter().try_for_each(|t| refuse(t)),
             Utility::Drop(d) => {
-                let tables = d.objects.iter().filter_map(|oid| catalog.table(*oid));
-                tables.into_iter().try_for_each(|t| refuse(t))
+                let mut tables = d.objects.iter().filter_map(|oid| catalog.table(*oid));
+                tables.try_for_each(|t| refuse(t).and_then(|()| refuse_tied(t.oid)))
             }
             _ => Ok(()),
         }

@@ -16,7 +16,7 @@
 mod alter;
 mod create;
 mod drop;
-mod foreign;
+pub mod foreign;
 mod index;
 mod misc;
 mod persistence;
@@ -32,7 +32,7 @@ use super::{CatalogSnapshot, Persistence, TableDef};
 use super::{role_settings, store};
 use crate::analyze::bound::Expr;
 use crate::analyze::statement::{
-    AlterAction, AlterTable, ConstraintSpec, ConstraintSpecKind, TargetSchema, Utility,
+    AlterAction, AlterTable, ConstraintSpec, ConstraintSpecKind, ObjectKind, TargetSchema, Utility,
 };
 use crate::error::{Result, SqlError, State};
 use crate::functions::FnContext;
@@ -137,6 +137,10 @@ fn wanted_locks(
             relation(r.object.oid, AccessExclusive),
             (name_tag(schema_of(catalog, r.object.oid), &r.new_name), AccessExclusive),
         ],
+        Utility::Drop(d) if d.kind == ObjectKind::Schema => {
+            let inside = catalog.tables.values().filter(|t| d.objects.contains(&t.schema));
+            inside.flat_map(|t| locks_to_drop(catalog, t.oid)).collect()
+        }
         Utility::Drop(d) => d.objects.iter().flat_map(|oid| locks_to_drop(catalog, *oid)).collect(),
         Utility::Truncate(t) => {
             let all = foreign::truncated(catalog, &t.tables, t.cascade);
