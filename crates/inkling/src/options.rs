@@ -69,6 +69,7 @@ pub fn engine_options(settings: &ServerSettings) -> EngineOptions {
 /// What an engine is told after it was opened.
 pub fn apply_to(engine: &Engine, settings: &ServerSettings) {
     engine.locks.set_deadlock_timeout(Duration::from_millis(count(settings, "deadlock_timeout")));
+    engine.heap.row_locks.set_limit(count(settings, "max_shared_row_locks") as usize);
     engine.txns.ssi().configure(Limits::of(
         settings.int("max_pred_locks_per_transaction"),
         settings.int("max_pred_locks_per_relation"),

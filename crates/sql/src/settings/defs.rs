@@ -513,6 +513,14 @@ pub static SETTINGS: &[SettingDef] = &[
         "Sets the maximum number of simultaneously prepared transactions.",
     ),
     def(
+        "max_shared_row_locks",
+        int(1_024, i32::MAX as i64, Unit::None),
+        "1048576",
+        Postmaster,
+        LOCKS,
+        "Sets the maximum number of shared row locks, of all sessions together.",
+    ),
+    def(
         "max_wal_size",
         int(2, i32::MAX as i64, Unit::Mb),
         "1024",

@@ -20,8 +20,6 @@ pub enum LockTag {
     Xid(Xid),
     /// The queue for one row: whoever waits for the row's holder takes this first.
     Tuple(RelId, RowId),
-    /// An insertion that may still be withdrawn (ON CONFLICT).
-    Speculative(Xid, u32),
     /// Any other object of the catalog: the catalog's OID and the object's.
     Object(u32, u32),
     Advisory(AdvisoryKey),
@@ -37,7 +35,6 @@ impl LockTag {
             LockTag::Relation(_) => "relation",
             LockTag::Xid(_) => "transactionid",
             LockTag::Tuple(..) => "tuple",
-            LockTag::Speculative(..) => "spectoken",
             LockTag::Object(..) => "object",
             LockTag::Advisory(_) => "advisory",
             LockTag::Virtual(..) => "virtualxid",
@@ -51,9 +48,6 @@ impl LockTag {
             LockTag::Xid(xid) => format!("transaction {xid}"),
             LockTag::Tuple(rel, row) => {
                 format!("tuple {row} of relation {rel} of database {database}")
-            }
-            LockTag::Speculative(xid, token) => {
-                format!("speculative token {token} of transaction {xid}")
             }
             LockTag::Object(class, id) => {
                 format!("object {id} of class {class} of database {database}")
@@ -83,7 +77,6 @@ impl fmt::Display for LockTag {
             LockTag::Relation(oid) => write!(f, "relation {oid}"),
             LockTag::Xid(xid) => write!(f, "transaction {xid}"),
             LockTag::Tuple(rel, row) => write!(f, "tuple {row} of {rel}"),
-            LockTag::Speculative(xid, token) => write!(f, "token {token} of transaction {xid}"),
             LockTag::Object(class, id) => write!(f, "object {class}/{id}"),
             LockTag::Advisory(key) => {
                 let (high, low, form) = key.parts();

@@ -142,6 +142,28 @@ fn row_locks_conflict_as_in_the_table() {
 }
 
 #[test]
+fn shared_row_locks_beyond_the_limit_are_refused_and_no_lock_is_lost() {
+    let db = Db::new();
+    db.e.heap.row_locks.set_limit(2);
+    let mut a = db.begin();
+    let rows: Vec<RowId> = (0..3).map(|n| a.insert(&[n])).collect();
+    a.commit();
+    let lock = |tx: &mut crate::txn::Transaction, row| {
+        crate::heap::lock_row(&db.e, tx, &db.h, row, RowLock::Share)
+    };
+    let (mut b, mut c) = (db.begin(), db.begin());
+    assert!(lock(&mut b.tx, rows[0]).expect("room").is_ok());
+    assert!(lock(&mut b.tx, rows[1]).expect("room").is_ok());
+    assert!(matches!(lock(&mut c.tx, rows[2]), Err(crate::error::StorageError::Resource { .. })));
+    let holder = b.tx.top_xid().expect("xid");
+    assert_eq!(c.delete(rows[0]), TupleResult::BeingModified(holder), "still locked");
+    b.commit();
+    assert!(lock(&mut c.tx, rows[2]).expect("room again").is_ok());
+    c.commit();
+    db.check();
+}
+
+#[test]
 fn a_rolled_back_savepoint_gives_back_what_it_took() {
     let db = Db::new();
     let mut a = db.begin();
