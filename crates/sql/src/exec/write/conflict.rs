@@ -17,8 +17,8 @@ use crate::exec::wait::{Queue, RowWait, Waiting};
 use crate::exec::{ExecCx, Reg, Store};
 use inkling_storage::btree::{self, IndexBatch, UniqueVerdict};
 use inkling_storage::heap::{self, RowLock, TupleBuf, TupleResult};
-use inkling_storage::ids::RowId;
-use inkling_storage::txn::IsolationLevel;
+use inkling_storage::ids::{PageId, RelId, RowId};
+use inkling_storage::txn::{IsolationLevel, OwnXid};
 use inkling_storage::wait::WaitHandle;
 
 pub struct Conflict {
@@ -217,7 +217,10 @@ impl ConflictUpdate {
             };
             match result {
                 TupleResult::Ok(()) => return Ok(None),
-                TupleResult::SelfModified | TupleResult::Invisible => return Err(twice()),
+                TupleResult::SelfModified => return Err(twice()),
+                TupleResult::Invisible if is_own(store, heap.rel, row)? => return Err(twice()),
+                // Its inserter was rolled back since: the key may be free, or another's by now.
+                TupleResult::Invisible => return Ok(Some(Found::Nothing)),
                 TupleResult::Updated { .. } | TupleResult::Deleted => {
                     super::must_not_follow(store, matches!(result, TupleResult::Deleted))?;
                     return Ok(Some(Found::Nothing));
@@ -231,6 +234,13 @@ impl ConflictUpdate {
             }
         }
     }
+}
+
+/// Whether the row is this transaction's own: one that cannot be seen is by the same command then.
+fn is_own(store: &Store<'_>, rel: RelId, row: RowId) -> Result<bool> {
+    let page = store.engine.pool.share(PageId::main(rel, row.block))?;
+    let xmin = heap::page::tuple(&page, row.slot).map(|t| t.xmin(page.base()));
+    Ok(xmin.is_some_and(|xmin| store.tx.borrow().is_own(xmin) == OwnXid::Live))
 }
 
 fn twice() -> SqlError {
