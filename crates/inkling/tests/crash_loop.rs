@@ -21,14 +21,13 @@
 
 mod common;
 
-use common::from_env;
+use common::run_chains;
 use inkling::{Database, Options, Result, Session};
 use inkling_storage::engine::CheckpointKind;
 use inkling_storage::engine::testing::Sim;
 use inkling_storage::vfs::{Random, SeededRandom};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::panic::AssertUnwindSafe;
 
 const CRASHES_A_CHAIN: u64 = 25;
 const SESSIONS: u64 = 3;
@@ -654,37 +653,14 @@ fn read_state(db: &Database) -> Result<State> {
     Ok(state)
 }
 
-/// Runs chains until there were so many crashes; says which seed failed.
-fn run_chains(first: u64, step: u64, crashes: u64) {
-    let mut done = 0;
-    let mut seed = first;
-    while done < crashes {
-        let chain = std::panic::catch_unwind(AssertUnwindSafe(|| Chain::new(seed).run_chain()));
-        match chain {
-            Ok(n) => done += n,
-            Err(panic) => {
-                eprintln!("replay with INKLING_CRASH_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
-        seed += step;
-    }
-}
+const CRASHES: u64 = 2000;
 
 #[test]
 fn a_crash_leaves_a_committed_prefix_with_everything_acknowledged() {
-    match std::env::var_os("INKLING_CRASH_SEED") {
-        Some(_) => {
-            Chain::new(from_env("INKLING_CRASH_SEED", 0)).run_chain();
-        }
-        None => run_chains(1, 2, from_env("INKLING_CRASHES", 2000) / 2),
-    }
+    run_chains(1, CRASHES, |seed| Chain::new(seed).run_chain());
 }
 
-/// The other half, so that two processors are busy.
 #[test]
 fn a_crash_leaves_a_committed_prefix_again() {
-    if std::env::var_os("INKLING_CRASH_SEED").is_none() {
-        run_chains(2, 2, from_env("INKLING_CRASHES", 2000) / 2);
-    }
+    run_chains(2, CRASHES, |seed| Chain::new(seed).run_chain());
 }

@@ -19,13 +19,12 @@
 
 mod common;
 
-use common::from_env;
+use common::run_chains;
 use inkling::{Database, Error, Options, Session};
 use inkling_storage::engine::CheckpointKind;
 use inkling_storage::engine::testing::Sim;
 use inkling_storage::vfs::{Random, SeededRandom};
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 
 const CRASHES_A_CHAIN: u64 = 20;
 const IDS: u64 = 24;
@@ -381,35 +380,14 @@ impl Chain {
     }
 }
 
-fn run_chains(first: u64, step: u64, crashes: u64) {
-    let (mut done, mut seed) = (0, first);
-    while done < crashes {
-        let chain = std::panic::catch_unwind(AssertUnwindSafe(|| Chain::new(seed).run_chain()));
-        match chain {
-            Ok(n) => done += n,
-            Err(panic) => {
-                eprintln!("replay with INKLING_CRASH_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
-        seed += step;
-    }
-}
+const CRASHES: u64 = 600;
 
 #[test]
 fn what_is_prepared_survives_every_crash() {
-    match std::env::var_os("INKLING_CRASH_SEED") {
-        Some(_) => {
-            Chain::new(from_env("INKLING_CRASH_SEED", 0)).run_chain();
-        }
-        None => run_chains(1, 2, from_env("INKLING_CRASHES", 600) / 2),
-    }
+    run_chains(1, CRASHES, |seed| Chain::new(seed).run_chain());
 }
 
-/// The other half, so that two processors are busy.
 #[test]
 fn what_is_prepared_survives_every_crash_again() {
-    if std::env::var_os("INKLING_CRASH_SEED").is_none() {
-        run_chains(2, 2, from_env("INKLING_CRASHES", 600) / 2);
-    }
+    run_chains(2, CRASHES, |seed| Chain::new(seed).run_chain());
 }

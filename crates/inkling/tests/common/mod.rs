@@ -312,6 +312,28 @@ pub fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
+/// One half (1 or 2, so that two processors are busy) of a crash loop: runs chains by their seeds
+/// until there were half of the crashes asked for, and says which seed failed. `INKLING_CRASH_SEED`
+/// replays that one, in the first half. `run` answers how many crashes its chain had.
+pub fn run_chains(half: u64, usual_crashes: u64, run: impl Fn(u64) -> u64) {
+    if std::env::var_os("INKLING_CRASH_SEED").is_some() {
+        if half == 1 {
+            run(from_env("INKLING_CRASH_SEED", 0));
+        }
+        return;
+    }
+    let crashes = from_env("INKLING_CRASHES", usual_crashes) / 2;
+    let (mut done, mut seed) = (0, half);
+    while done < crashes {
+        let chain = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
+        done += chain.unwrap_or_else(|panic| {
+            eprintln!("replay with INKLING_CRASH_SEED={seed}");
+            std::panic::resume_unwind(panic)
+        });
+        seed += 2;
+    }
+}
+
 /// A number from the environment, for runs longer than the usual.
 pub fn from_env(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
